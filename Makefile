@@ -1,0 +1,39 @@
+# What a fresh machine needs is Python 3.11 or newer, pip and make; the rest is installed here, into .venv and .cache.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: demo test check conformance bench fuzz clean
+
+demo: $(VENV)/.library
+	$(RUN) examples/demo.py
+
+test: check
+	$(RUN) -m pytest
+
+check: $(VENV)/.tools
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+conformance: $(VENV)/.tools
+	$(RUN) scripts/conformance.py
+
+bench: $(VENV)/.tools
+	$(RUN) -m bench.run --check
+
+fuzz: $(VENV)/.tools
+	TURNWISE_FUZZ=1 $(RUN) -m pytest tests/properties
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/.library: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --upgrade pip
+	$(RUN) -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.library
+	$(RUN) -m pip install --quiet --editable '.[jwt]' --group test
+	touch $@

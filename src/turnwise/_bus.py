@@ -1,0 +1,91 @@
+"""Changes and who listens to them. A change that is still unread is not queued a second time, so a slow listener
+holds at most one of each.
+
+The bus here lives in one process. A fleet brings its own: anything with `publish`, `subscribe` and `close`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Literal, NamedTuple, Protocol
+
+Kind = Literal["tools", "prompts", "resources", "resource"]
+
+
+class Change(NamedTuple):
+    """A list that changed, or one resource (`uri`) that did."""
+
+    kind: Kind
+    uri: str | None = None
+
+
+class SubscriptionBus(Protocol):
+    """Where changes are published and listened to."""
+
+    async def publish(self, change: Change) -> None:
+        """Tell every listener."""
+        ...
+
+    def subscribe(self, wants: Callable[[Change], bool]) -> AsyncIterator[Change]:
+        """The wanted changes from now on, until the bus closes."""
+        ...
+
+    def close(self) -> None:
+        """End every subscription in good order."""
+        ...
+
+
+class InMemoryBus:
+    """The bus of one process."""
+
+    def __init__(self) -> None:
+        self._listeners: set[_Listener] = set()
+
+    async def publish(self, change: Change) -> None:
+        """Tell every listener."""
+        for listener in self._listeners:
+            listener.offer(change)
+
+    def subscribe(self, wants: Callable[[Change], bool]) -> AsyncIterator[Change]:
+        """Listening begins with this call, not with the first `anext`."""
+        listener = _Listener(wants)
+        self._listeners.add(listener)
+        return self._listen(listener)
+
+    def close(self) -> None:
+        """End every subscription in good order."""
+        for listener in self._listeners:
+            listener.end()
+
+    async def _listen(self, listener: "_Listener") -> AsyncIterator[Change]:
+        try:
+            while (change := await listener.next()) is not None:
+                yield change
+        finally:
+            self._listeners.discard(listener)
+
+
+class _Listener:
+    def __init__(self, wants: Callable[[Change], bool]) -> None:
+        self._wants = wants
+        self._unread: dict[Change, None] = {}
+        self._stirred = asyncio.Event()
+        self._ended = False
+
+    def offer(self, change: Change) -> None:
+        if self._wants(change):
+            self._unread[change] = None
+            self._stirred.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._stirred.set()
+
+    async def next(self) -> Change | None:
+        while not self._unread:
+            if self._ended:
+                return None
+            self._stirred.clear()
+            await self._stirred.wait()
+        change = next(iter(self._unread))
+        del self._unread[change]
+        return change

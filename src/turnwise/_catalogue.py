@@ -1,0 +1,174 @@
+"""The catalogue: what a server offers, and how a call finds its function, is played, and is answered.
+
+An `Endpoint` is a registered function: its definition for the lists, and how one round of it is run. Tools, prompts and
+resources differ in where their arguments come from and how their value is written; the rest is one. The catalogue opens
+the ledger that a call brings and seals the one that it leaves.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+from ._binding import Binding
+from ._bus import SubscriptionBus
+from ._ledger import Ledger
+from ._messages import Ask, CacheHint, Call, Done, Outcome
+from ._resolving import Plan, Resolution
+from ._rounds import play
+from ._sealed import RequestStateSecurity
+from ._templates import Template
+from .context import Context
+from .dialects.asking import is_input_required, returned
+from .errors import AuthorError, InvalidParams, ResourceNotFound
+
+ASKING = ("tools/call", "prompts/get", "resources/read")
+THREADS = 40
+_NO_HINT = CacheHint()
+
+Run = Callable[[Any], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One tool, prompt, resource or resource template."""
+
+    definition: dict[str, Any]
+    binding: Binding
+    plans: tuple[Plan, ...]
+    render: Callable[[Call, Any], dict[str, Any]]
+    marks: Mapping[bytes, tuple[str, ...]] = field(default_factory=dict)
+    cache: CacheHint | None = None
+    version: str | None = None
+    template: Template | None = None
+
+    async def run(self, context: Context[Any, Any]) -> dict[str, Any]:
+        """Play the function once: arguments in, result body out."""
+        binding = self.binding
+        arguments = binding.validate(context.call.arguments)
+        if self.plans:
+            arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
+        if binding.context is not None:
+            arguments[binding.context] = context
+        value = await (binding.fn(**arguments) if binding.is_async else invoke(binding, arguments))
+        if is_input_required(value):
+            context.hand_out(*returned(value))
+        return self.render(context.call, value)
+
+
+async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:
+    """Call a function of either colour; a plain one runs in a thread, with the caller's context variables."""
+    if binding.is_async:
+        return await binding.fn(**arguments)
+    work = partial(contextvars.copy_context().run, partial(binding.fn, **arguments))
+    value = await asyncio.get_running_loop().run_in_executor(_threads(), work)
+    return await value if asyncio.iscoroutine(value) else value
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, "turnwise-call")
+
+
+class Catalogue:
+    """Everything that one server serves. `host` is the server itself, for the context."""
+
+    def __init__(
+        self,
+        host: Any,
+        info: Mapping[str, Any],
+        security: RequestStateSecurity,
+        bus: SubscriptionBus | None,
+    ) -> None:
+        self.info = info
+        self.instructions: str | None = None
+        self.page_size: int | None = None
+        self.bus = bus
+        self.hints: dict[str, CacheHint] = {}
+        self.tools: dict[str, Endpoint] = {}
+        self.prompts: dict[str, Endpoint] = {}
+        self.resources: dict[str, Endpoint] = {}
+        self.templates: dict[str, Endpoint] = {}
+        self.handlers: dict[str, Callable[[Call], Awaitable[Outcome]]] = dict.fromkeys(ASKING, self._serve)
+        self._host = host
+        self._security = security
+        self._audience: str = info["name"]
+
+    async def _serve(self, call: Call) -> Outcome:
+        endpoint, call = self.find(call)
+        return await self.play(call, endpoint.run, endpoint.version)
+
+    async def play(self, call: Call, run: Run, version: str | None = None) -> Outcome:
+        """One round of a call: open its ledger, run it, and seal what is to be carried on."""
+        ledger = None
+        if call.state is not None:
+            ledger = Ledger.decode(*self._security.unseal(call, call.state, self._audience))
+        outcome = await play(Context(call, self._host, ledger), run)
+        if not isinstance(outcome, Ask):
+            return Done(outcome)
+        if call.method not in ASKING:
+            raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
+        settled: Ledger = outcome.carrier
+        settled.version = version
+        return Ask(outcome.questions, self._security.seal(call, settled.encode(), settled.lineage, self._audience))
+
+    def find(self, call: Call) -> tuple[Endpoint, Call]:
+        """The endpoint that a call is aimed at, and the call with that endpoint's arguments."""
+        if call.method == "resources/read":
+            return self._find_resource(call)
+        endpoint = (self.tools if call.method == "tools/call" else self.prompts).get(call.target)
+        if endpoint is None:
+            raise InvalidParams(f"Unknown {'tool' if call.method == 'tools/call' else 'prompt'}: {call.target}")
+        return endpoint, call
+
+    def _find_resource(self, call: Call) -> tuple[Endpoint, Call]:
+        if (endpoint := self.resources.get(call.target)) is not None:
+            return endpoint, call._replace(arguments={})
+        for endpoint in self.templates.values():
+            if endpoint.template is not None and (values := endpoint.template.match(call.target)) is not None:
+                return endpoint, call._replace(arguments=dict(values))
+        raise ResourceNotFound(call.target)
+
+    def entries(self, method: str) -> Mapping[str, dict[str, Any]]:
+        """The definitions that a list method shows."""
+        shelves = {
+            "tools/list": self.tools,
+            "prompts/list": self.prompts,
+            "resources/list": self.resources,
+            "resources/templates/list": self.templates,
+        }
+        return {name: endpoint.definition for name, endpoint in shelves[method].items()}
+
+    def marks(self, tool: str) -> Mapping[bytes, tuple[str, ...]]:
+        """The headers that mirror a tool's parameters."""
+        endpoint = self.tools.get(tool)
+        return {} if endpoint is None else endpoint.marks
+
+    def hint(self, call: Call) -> CacheHint:
+        """How long a result keeps."""
+        if call.method == "resources/read" and call.method in self.handlers:
+            try:
+                own = self._find_resource(call)[0].cache
+            except ResourceNotFound:
+                own = None
+            if own is not None:
+                return own
+        return self.hints.get(call.method, _NO_HINT)
+
+    def capabilities(self) -> dict[str, Any]:
+        """What the server offers, by what is registered now."""
+        changes = {"listChanged": True} if self.bus is not None else {}
+        watched = {"subscribe": True} if self.bus is not None else {}
+        offered: dict[str, Any] = {"logging": {}}
+        if self.tools or "tools/list" in self.handlers:
+            offered["tools"] = changes
+        if self.prompts or "prompts/list" in self.handlers:
+            offered["prompts"] = changes
+        if self.resources or self.templates or "resources/list" in self.handlers:
+            offered["resources"] = changes | watched
+        if "completion/complete" in self.handlers:
+            offered["completions"] = {}
+        return offered

@@ -1,0 +1,92 @@
+"""The ledger: what was asked, answered and done so far in one flow.
+
+An ordered map from key to entry. A key is the author's name for a question or step, or a digest of what is asked;
+the second use of a name in one round is `name#2`. An entry holds the fingerprint of what it answers, so that an
+answer is only ever given to the question it was given for.
+
+`encode` and `decode` are its JSON, short because it travels twice in every round. The room does not know how the
+ledger is carried: sealed into a token, or kept in a store.
+"""
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from .errors import InvalidRequestState
+
+ANSWER: Final = "a"
+STEP: Final = "s"
+FAILURE: Final = "f"
+CLOCK: Final = "t"
+_ACCEPTED: Final = "+"
+
+
+class Entry(NamedTuple):
+    """One thing that is settled."""
+
+    kind: str
+    fingerprint: str
+    value: Any
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All that a flow knows between two rounds.
+
+    `asked` holds the fingerprint of every question that is out, by key; `handed` gives the method of those that
+    the author asked by returning them, and `state` is what the author put beside them.
+    """
+
+    lineage: bytes
+    started: float
+    sequence: int = 0
+    sheds: int = 0
+    version: str | None = None
+    entries: dict[str, Entry] = field(default_factory=dict)
+    asked: dict[str, str] = field(default_factory=dict)
+    handed: dict[str, str] = field(default_factory=dict)
+    state: str | None = None
+
+    def encode(self) -> list[Any]:
+        """The ledger as JSON-ready lists; `decode` is the way back."""
+        rows = [[key, *_pack(entry)] for key, entry in self.entries.items()]
+        head = [round(self.started, 3), self.sequence, self.sheds, self.version]
+        return [*head, rows, self.asked, self.handed, self.state]
+
+    @classmethod
+    def decode(cls, lineage: bytes, data: Any) -> "Ledger":
+        """A ledger out of what `encode` made, possibly on an older or newer instance."""
+        try:
+            started, sequence, sheds, version, rows, asked, handed, state = data
+            entries = {row[0]: _unpack(*row[1:]) for row in rows}
+            return cls(lineage, started, sequence, sheds, version, entries, dict(asked), dict(handed), state)
+        except (ValueError, TypeError, IndexError):
+            raise InvalidRequestState("the ledger has another format") from None
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes that are the same in every round of this flow, and in no other flow."""
+        return hmac.digest(self.lineage, purpose.encode(), "sha256")
+
+
+def _pack(entry: Entry) -> tuple[str, str, Any]:
+    kind, fingerprint, value = entry
+    if kind == ANSWER and value.keys() == {"action", "content"} and value["action"] == "accept":
+        return _ACCEPTED, fingerprint, value["content"]
+    return entry
+
+
+def _unpack(kind: str, fingerprint: str, value: Any) -> Entry:
+    if kind == _ACCEPTED:
+        return Entry(ANSWER, fingerprint, {"action": "accept", "content": value})
+    return Entry(kind, fingerprint, value)
+
+
+def fingerprint(method: str, params: Mapping[str, Any] | list[Any]) -> str:
+    """64 bits that tell one question, or one step and its arguments, from another."""
+    data = orjson.dumps([method, params], option=orjson.OPT_SORT_KEYS)
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8]).decode()[:11]

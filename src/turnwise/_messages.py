@@ -1,0 +1,211 @@
+"""The words that the rooms share: what is called, what is asked, what comes of it.
+
+Plain records. They know no wire format, no transport and no clock.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
+
+from typing_extensions import TypeVar
+
+if TYPE_CHECKING:
+    from mcp_types import IncludeContext, ModelPreferences, SamplingMessage, Tool, ToolChoice
+
+T = TypeVar("T", default=Any)
+
+Emit = Callable[[bytes], Awaitable[None]]
+
+
+class Identity(Protocol):
+    """Who is calling, as an access token says: `principal` is the same for every token of one person and client."""
+
+    @property
+    def principal(self) -> str:
+        """Client, issuer and subject in one text."""
+        ...
+
+
+class Tracker(Protocol):
+    """Which requests are under way, for transports on which many share one channel."""
+
+    def begin(self, request_id: str | int) -> None:
+        """The current task serves this request; MalformedMessage if another one does."""
+        ...
+
+    def cancel(self, request_id: str | int) -> None:
+        """Stop serving it, if it is known."""
+        ...
+
+
+class Post(NamedTuple):
+    """One message as it reached a transport. `headers` is None where the transport has none."""
+
+    body: bytes
+    emit: Emit
+    now: float
+    headers: Mapping[bytes, bytes] | None = None
+    access: Identity | None = None
+    tracker: Tracker | None = None
+
+
+class Reply(NamedTuple):
+    """What goes back: a JSON body, or None where nothing may be answered."""
+
+    status: int
+    body: bytes | None
+
+
+class Call(NamedTuple):
+    """One request, decoded: the method, what it is aimed at, and what the client says of itself."""
+
+    id: str | int
+    method: str
+    params: Mapping[str, Any]
+    target: str
+    arguments: dict[str, Any]
+    answers: Mapping[str, Any]
+    state: str | None
+    meta: Mapping[str, Any]
+    capabilities: Mapping[str, Any]
+    version: str
+    post: Post
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that only the client's side can answer.
+
+    `key` names it on the wire, `params` is the request as the client sees it, `needs` the capability it takes,
+    and `read` turns an answer into the author's value or raises ValueError. `tidy` keeps of an answer
+    what is worth recording.
+    """
+
+    key: str
+    method: str
+    params: Mapping[str, Any]
+    needs: Mapping[str, Any]
+    fingerprint: str
+    read: Callable[[Any], Any]
+    tidy: Callable[[Any], Any]
+
+
+class Done(NamedTuple):
+    """The call is finished, with this result."""
+
+    result: dict[str, Any]
+
+
+class Ask(NamedTuple):
+    """The call needs answers first. `carrier` is the ledger, or the token that it was sealed into."""
+
+    questions: Mapping[str, Question]
+    carrier: Any
+
+
+class Yield(NamedTuple):
+    """The call is to be carried on by whoever gets the retry; nothing is asked."""
+
+    carrier: Any
+
+
+Outcome = Done | Ask | Yield
+
+
+@dataclass(frozen=True, slots=True)
+class Elicit(Generic[T]):
+    """Ask the user to fill in a form; `schema` is a pydantic model, or a plain type for a single value."""
+
+    message: str
+    schema: type[T]
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitURL:
+    """Ask the user to visit a page; the answer says whether they agreed, not what they did there."""
+
+    message: str
+    url: str
+    elicitation_id: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """What a model request may say besides its messages."""
+
+    max_tokens: int = 1024
+    system_prompt: str | None = None
+    include_context: "IncludeContext | None" = None
+    temperature: float | None = None
+    stop_sequences: "list[str] | None" = None
+    metadata: "dict[str, Any] | None" = None
+    model_preferences: "ModelPreferences | None" = None
+    tools: "list[Tool] | None" = None
+    tool_choice: "ToolChoice | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Sampling):
+    """Ask the client's model; `messages` may be a plain text."""
+
+    messages: "str | list[SamplingMessage]" = ""
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListRoots:
+    """Ask which folders the client works in."""
+
+    key: str | None = None
+
+
+Marker = Elicit[Any] | ElicitURL | Sample | ListRoots
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedElicitation(Generic[T]):
+    """The user accepted; `data` is what they gave."""
+
+    data: T
+    action: Literal["accept"] = "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedUrlElicitation:
+    """The user agreed to visit the page."""
+
+    action: Literal["accept"] = "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclinedElicitation:
+    """The user said no."""
+
+    action: Literal["decline"] = "decline"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledElicitation:
+    """The user closed the question without an answer."""
+
+    action: Literal["cancel"] = "cancel"
+
+
+ElicitationResult = AcceptedElicitation[T] | DeclinedElicitation | CancelledElicitation
+UrlElicitationResult = AcceptedUrlElicitation | DeclinedElicitation | CancelledElicitation
+
+
+@dataclass(frozen=True, slots=True)
+class CacheHint:
+    """How long a client may take a result for fresh, and whether it may be shared between users."""
+
+    ttl_ms: int = 0
+    scope: Literal["public", "private"] = "private"
+
+    def __post_init__(self) -> None:
+        if type(self.ttl_ms) is not int or self.ttl_ms < 0:
+            raise ValueError(f"ttl_ms must be a whole number of milliseconds, 0 or more, not {self.ttl_ms!r}")
+        if self.scope not in ("public", "private"):
+            raise ValueError(f"scope must be 'public' or 'private', not {self.scope!r}")

@@ -1,0 +1,150 @@
+"""From a function and its options to an endpoint: everything that can be wrong is found here, before the first call."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypedDict
+
+from ._binding import bind
+from ._catalogue import Endpoint
+from ._messages import CacheHint
+from ._resolving import plan
+from ._templates import compile_template, is_template
+from .context import Context
+from .dialects import content, listing
+from .errors import InvalidParams, InvalidSignature
+
+if TYPE_CHECKING:
+    from mcp_types import Annotations, Icon, ToolAnnotations
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class PromptOptions(TypedDict, total=False):
+    """What `@server.prompt` takes besides a name."""
+
+    title: str | None
+    description: str | None
+    icons: "list[Icon] | None"
+
+
+class ToolOptions(PromptOptions, total=False):
+    """What `@server.tool` takes besides a name.
+
+    `input_schema` replaces the published schema, not the check of the arguments; `version` is recorded in the flow.
+    """
+
+    annotations: "ToolAnnotations | None"
+    meta: dict[str, Any] | None
+    structured_output: bool | None
+    input_schema: dict[str, Any] | None
+    version: str | None
+
+
+class ResourceOptions(PromptOptions, total=False):
+    """What `@server.resource` takes besides the URI."""
+
+    name: str | None
+    mime_type: str | None
+    annotations: "Annotations | None"
+    meta: dict[str, Any] | None
+    cache: CacheHint | None
+
+
+def refuse_bare(decorator: str, argument: Any) -> None:
+    """Catch `@server.tool` without parentheses."""
+    if callable(argument):
+        raise TypeError(f"write @server.{decorator}(...), with parentheses")
+
+
+def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions) -> Endpoint:
+    """A tool."""
+    binding = bind(fn, Context)
+    name = name or binding.name
+    if not _NAME.fullmatch(name):
+        raise InvalidSignature(f"{name!r}: a tool's name has 1 to 128 of the characters A-Z a-z 0-9 _ - .")
+    output = content.Output(name, binding.returns, options.get("structured_output"))
+    schema = options.get("input_schema") or binding.schema()
+    definition = listing.definition(
+        name=name,
+        title=options.get("title"),
+        description=_description(fn, options),
+        input_schema=schema,
+        output_schema=output.schema,
+        annotations=options.get("annotations"),
+        icons=options.get("icons"),
+        meta=options.get("meta"),
+    )
+    return Endpoint(
+        definition,
+        binding,
+        plan(binding, Context),
+        lambda call, value: output.result(value),
+        listing.mirrored_parameters(name, schema),
+        version=options.get("version"),
+    )
+
+
+def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions) -> Endpoint:
+    """A prompt."""
+    binding = bind(fn, Context)
+    description = _description(fn, options)
+    definition = listing.definition(
+        name=name or binding.name,
+        title=options.get("title"),
+        description=description,
+        arguments=listing.prompt_arguments(binding),
+        icons=options.get("icons"),
+    )
+    render = partial(content.prompt_result, description)
+    return Endpoint(definition, binding, plan(binding, Context), lambda call, value: render(value))
+
+
+def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions) -> Endpoint:
+    """A resource, or a template of resources."""
+    binding = bind(fn, Context)
+    mime_type = options.get("mime_type")
+    place = {"uri_template": uri} if is_template(uri) else {"uri": uri}
+    definition = listing.definition(
+        **place,
+        name=options.get("name") or binding.name,
+        title=options.get("title"),
+        description=_description(fn, options),
+        mime_type=mime_type,
+        icons=options.get("icons"),
+        annotations=options.get("annotations"),
+        meta=options.get("meta"),
+    )
+    template = compile_template(uri) if is_template(uri) else None
+    taken = {binding.renamed.get(name, name) for name in binding.model.model_fields}
+    offered = template.names if template is not None else set()
+    if taken != offered:
+        raise InvalidSignature(
+            f"{binding.name}: the URI {uri!r} gives {sorted(offered)}, the function takes {sorted(taken)}"
+        )
+    return Endpoint(
+        definition,
+        binding,
+        plan(binding, Context),
+        lambda call, value: content.resource_result(call.target, mime_type, value),
+        cache=options.get("cache"),
+        template=template,
+    )
+
+
+def _description(fn: Callable[..., Any], options: PromptOptions) -> str | None:
+    return options.get("description") or inspect.getdoc(fn) or None
+
+
+def completion_arguments(params: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """What a completion function is called with."""
+    from mcp_types import CompleteRequestParams
+
+    try:
+        request = CompleteRequestParams.model_validate(dict(params))
+    except ValueError:
+        raise InvalidParams("completion/complete needs a ref and an argument with name and value") from None
+    return request.ref, request.argument, request.context

@@ -1,0 +1,242 @@
+"""The seal: what the client carries for us, and can neither read, change, lend nor keep too long.
+
+    token = "s1." + base64url( key id (4) | nonce (24) | ciphertext and tag )
+
+XAES-256-GCM (C2SP) under a ring of keys: the first mints, all verify, and the key id picks one, so that nothing is
+ever decrypted by trial. Its nonce is long enough to be random for ever: the first half derives an AES-GCM key, the
+second is that key's nonce. A process draws one first half for many tokens and so derives its key once.
+
+Inside is JSON: claims that bind the token to one call, and the ledger. The room does not know what a ledger is,
+and it has no clock. Why a token was refused is in the exception, for the log; the wire gets one frozen sentence.
+"""
+
+import base64
+import hashlib
+import logging
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from ._messages import Call
+from .errors import InvalidRequestState
+
+log = logging.getLogger("turnwise.seal")
+
+PREFIX = "s1."
+TOKENS_PER_PREFIX = 1 << 20
+OPENERS_KEPT = 1024
+_KEY_BYTES = 32
+_HEAD = 4 + 24
+_TAG = 16
+
+
+class StateCodec(Protocol):
+    """Your own cryptography: `unseal` raises InvalidRequestState for anything that `seal` did not make."""
+
+    def seal(self, payload: bytes) -> str:
+        """Protect the payload."""
+        ...
+
+    def unseal(self, token: str) -> bytes:
+        """Give the payload back, or raise InvalidRequestState."""
+        ...
+
+
+class Claims(NamedTuple):
+    """What a token is good for."""
+
+    expires: float
+    audience: str
+    method: str
+    target: str
+    arguments: str
+    principal: str | None
+
+
+class XAES:
+    """XAES-256-GCM over one key. https://c2sp.org/XAES-256-GCM"""
+
+    def __init__(self, key: bytes) -> None:
+        self._block = Cipher(algorithms.AES(key), modes.ECB())
+        zero = int.from_bytes(self._encrypt(bytes(16)))
+        doubled = (zero << 1) ^ (0x87 if zero >> 127 else 0)
+        self._k1 = (doubled & ((1 << 128) - 1)).to_bytes(16)
+
+    def derive(self, prefix: bytes) -> AESGCM:
+        """The AES-GCM cipher for all nonces that begin with these 12 bytes."""
+        blocks = (b"\x00" + bytes([n]) + b"X\x00" + prefix for n in (1, 2))
+        masked = b"".join(bytes(a ^ b for a, b in zip(block, self._k1, strict=True)) for block in blocks)
+        return AESGCM(self._encrypt(masked))
+
+    def _encrypt(self, data: bytes) -> bytes:
+        encryptor = self._block.encryptor()
+        return encryptor.update(data) + encryptor.finalize()
+
+
+class _Key:
+    """One key of the ring: its id, and the ciphers derived from it that are worth keeping."""
+
+    def __init__(self, secret: bytes) -> None:
+        key = HKDF(SHA256(), 32, salt=None, info=b"turnwise/state/v1|purpose=requestState").derive(secret)
+        self.id = hashlib.sha256(b"kid|" + key).digest()[:4]
+        self.bound = PREFIX.encode() + self.id + b"requestState"
+        self._xaes = XAES(key)
+        self._openers: dict[bytes, AESGCM] = {}
+        self._minted = TOKENS_PER_PREFIX
+        self._prefix = b""
+        self._minter: AESGCM | None = None
+
+    def encrypt(self, payload: bytes) -> bytes:
+        if self._minter is None or self._minted >= TOKENS_PER_PREFIX:
+            self._prefix, self._minted = os.urandom(12), 0
+            self._minter = self._xaes.derive(self._prefix)
+        self._minted += 1
+        suffix = os.urandom(12)
+        return self._prefix + suffix + self._minter.encrypt(suffix, payload, self.bound)
+
+    def decrypt(self, sealed: bytes) -> bytes:
+        prefix, suffix = sealed[:12], sealed[12:24]
+        known = self._openers.get(prefix)
+        opener = known or self._xaes.derive(prefix)
+        payload = opener.decrypt(suffix, sealed[24:], self.bound)
+        if known is None:  # Kept only now: a forged token must not push out a good one.
+            if len(self._openers) >= OPENERS_KEPT:
+                self._openers.pop(next(iter(self._openers)))
+            self._openers[prefix] = opener
+        return payload
+
+
+class KeyRing:
+    """The codec in use unless you bring your own: `keys[0]` mints, every key verifies."""
+
+    def __init__(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        secrets = [key.encode() if isinstance(key, str) else bytes(key) for key in keys]
+        if not secrets:
+            raise ValueError("a key ring needs at least one key")
+        for secret in secrets:
+            if len(secret) < _KEY_BYTES:
+                raise ValueError(f"a key must have at least {_KEY_BYTES} bytes of randomness, got {len(secret)}")
+        ring = [_Key(secret) for secret in secrets]
+        self._minter = ring[0]
+        self._keys = {key.id: key for key in ring}
+
+    def seal(self, payload: bytes) -> str:
+        """Encrypt under the first key."""
+        sealed = self._minter.id + self._minter.encrypt(payload)
+        return PREFIX + _encode(sealed)
+
+    def unseal(self, token: str) -> bytes:
+        """Decrypt under the key that the token names."""
+        raw = _decode(token)
+        key = self._keys.get(raw[:4])
+        if key is None:
+            raise InvalidRequestState("sealed under a key this process does not have: share keys= between instances")
+        try:
+            return key.decrypt(raw[4:])
+        except InvalidTag:
+            raise InvalidRequestState("the token was changed") from None
+
+
+def _decode(token: str) -> bytes:
+    if not token.startswith(PREFIX):
+        raise InvalidRequestState("not a token of this format")
+    text = token[len(PREFIX) :]
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+    except ValueError:
+        raise InvalidRequestState("not base64url") from None
+    if len(raw) < _HEAD + _TAG:
+        raise InvalidRequestState("cut short")
+    # The last character may carry bits that decode to nothing: one token, one spelling.
+    spare = len(raw) % 3
+    if spare and _encode(raw[-spare:]) != text[-spare - 1 :]:
+        raise InvalidRequestState("respelled")
+    return raw
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def authenticated_principal(call: Call) -> str | None:
+    """Bind a token to the client, issuer and subject of the access token, where there is one."""
+    access = call.post.access
+    return None if access is None else access.principal
+
+
+class RequestStateSecurity:
+    """How `requestState` is protected. Exactly one of `keys` and `codec`.
+
+    `ttl` is how long a question may wait for its answer, in seconds. `audience` defaults to the server's name;
+    give several services the same one only if they are to accept each other's tokens.
+    """
+
+    def __init__(
+        self,
+        *,
+        keys: Sequence[bytes | bytearray | str] | None = None,
+        codec: StateCodec | None = None,
+        ttl: float = 3600.0,
+        bind_principal: Callable[[Call], str | None] | None = authenticated_principal,
+        audience: str | None = None,
+    ) -> None:
+        if (keys is None) == (codec is None):
+            raise ValueError("RequestStateSecurity takes exactly one of keys= and codec=")
+        if not (math.isfinite(ttl) and ttl > 0):
+            raise ValueError(f"ttl must be a positive number of seconds, not {ttl!r}")
+        self.codec: StateCodec = codec if codec is not None else KeyRing(keys or ())
+        self.ttl = ttl
+        self.bind_principal = bind_principal
+        self.audience = audience
+        self.is_process_local = False
+
+    @classmethod
+    def ephemeral(cls, *, ttl: float = 3600.0, audience: str | None = None) -> "RequestStateSecurity":
+        """A key drawn now and held by this process alone: for stdio, or exactly one HTTP worker."""
+        security = cls(keys=[os.urandom(_KEY_BYTES)], ttl=ttl, audience=audience)
+        security.is_process_local = True
+        return security
+
+    def seal(self, call: Call, ledger: Any, lineage: bytes, audience: str) -> str:
+        """A token for the next round of this very call."""
+        claims = self._claims(call, lineage, audience)
+        return self.codec.seal(orjson.dumps({"c": [*claims], "l": lineage.hex(), "g": ledger}))
+
+    def unseal(self, call: Call, token: str, audience: str) -> tuple[bytes, Any]:
+        """The lineage and the ledger that a token carries, once every claim holds for this call."""
+        try:
+            body = orjson.loads(self.codec.unseal(token))
+            claims, lineage, ledger = Claims(*body["c"]), bytes.fromhex(body["l"]), body["g"]
+        except (ValueError, KeyError, TypeError):
+            raise InvalidRequestState("the payload has another format") from None
+        due = self._claims(call, lineage, audience)
+        if not call.post.now < claims.expires:
+            raise InvalidRequestState("expired")
+        for name, was, now in zip(Claims._fields[1:], claims[1:], due[1:], strict=True):
+            if was != now:
+                raise InvalidRequestState(f"minted for another {name}")
+        return lineage, ledger
+
+    def _claims(self, call: Call, lineage: bytes, audience: str) -> Claims:
+        principal = self.bind_principal(call) if self.bind_principal is not None else None
+        return Claims(
+            expires=call.post.now + self.ttl,
+            audience=self.audience or audience,
+            method=call.method,
+            target=call.target,
+            arguments=digest(orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS)),
+            principal=None if principal is None else digest(lineage + principal.encode()),
+        )
+
+
+def digest(data: bytes) -> str:
+    """128 bits of SHA-256, as short text."""
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:16]).decode()[:22]

@@ -1,0 +1,367 @@
+"""The context: what a tool, prompt or resource can say and ask while it runs.
+
+It is the engine's `Leg` with the author's vocabulary. Questions may be asked inline, declared or returned; all three
+settle on the same ledger. The room knows no wire: questions and notifications are rendered next door.
+"""
+
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+
+from typing_extensions import TypedDict, TypeVar, Unpack
+
+from ._bus import Change
+from ._messages import (
+    ElicitationResult,
+    ListRoots,
+    Marker,
+    Question,
+    Sample,
+    UrlElicitationResult,
+)
+from ._rounds import Leg
+from ._steps import OnChange, Step, claim_step, take
+from .dialects import asking, notifying
+from .dialects.v2026_07_28 import CLIENT_INFO, LOG_LEVEL
+from .errors import InvalidParams
+
+if TYPE_CHECKING:
+    from mcp_types import (
+        ClientCapabilities,
+        CreateMessageResult,
+        ElicitResult,
+        Implementation,
+        IncludeContext,
+        ListRootsResult,
+        ModelPreferences,
+        Root,
+        SamplingMessage,
+        Tool,
+        ToolChoice,
+    )
+
+T = TypeVar("T")
+LifespanT = TypeVar("LifespanT", default=Any)
+RequestT = TypeVar("RequestT", default=Any)
+LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+class SampleOptions(TypedDict, total=False):
+    """What a model request may say besides its messages."""
+
+    max_tokens: int
+    system_prompt: str | None
+    include_context: "IncludeContext | None"
+    temperature: float | None
+    stop_sequences: list[str] | None
+    metadata: dict[str, Any] | None
+    model_preferences: "ModelPreferences | None"
+    tools: "list[Tool] | None"
+    tool_choice: "ToolChoice | None"
+
+
+class Context(Leg, Generic[LifespanT, RequestT]):
+    """Handed to any function that has a parameter annotated `Context`. It is good for one round.
+
+    Methods that ask or take a step claim their place when they are called, so `gather` over them is deterministic.
+    """
+
+    __slots__ = ()
+
+    # Asking
+
+    def elicit(
+        self, message: str, schema: type[T], key: str | None = None
+    ) -> Coroutine[Any, Any, ElicitationResult[T]]:
+        """Ask the user to fill in a form: a pydantic model, or a plain type for one value."""
+        return self._ask(asking.form(message, schema, key))
+
+    def elicit_url(
+        self, message: str, url: str, elicitation_id: str | None = None, key: str | None = None
+    ) -> Coroutine[Any, Any, UrlElicitationResult]:
+        """Ask the user to visit a page. A page's address must be the same in every round: see `ctx.uuid()`."""
+        return self._ask(asking.url(message, url, key))
+
+    def sample(
+        self, messages: "str | list[SamplingMessage]", *, key: str | None = None, **options: Unpack[SampleOptions]
+    ) -> "Coroutine[Any, Any, CreateMessageResult]":
+        """Ask the client's model."""
+        return self._ask(asking.sample(Sample(messages, key, **options)))
+
+    def roots(self, *, key: str | None = None) -> "Coroutine[Any, Any, list[Root]]":
+        """Ask which folders the client works in."""
+        return self._ask(asking.question(ListRoots(key)))
+
+    def ask(self, marker: Marker) -> Coroutine[Any, Any, Any]:
+        """Ask what a marker says: `Elicit`, `ElicitURL`, `Sample` or `ListRoots`."""
+        return self._ask(asking.question(marker))
+
+    async def ask_all(self, *markers: Marker, **named: Marker) -> Any:
+        """Ask several things in one round: a tuple of answers by place, or a dict by name; the names are the keys."""
+        if markers and named:
+            raise TypeError("ask_all takes questions by place or by name, not both")
+        questions = [asking.question(marker) for marker in (*markers, *named.values())]
+        names = [*(question.key for question in questions)] if markers else [*named]
+        keys = [self.claim(name) for name in names]
+        settled = [self.settled(key, question) for key, question in zip(keys, questions, strict=True)]
+        for key, question, answer in zip(keys, questions, settled, strict=True):
+            if answer is None:
+                self.open(key, question)
+        if None in settled:
+            self.suspend()
+        values = tuple(answer[0] for answer in settled if answer is not None)
+        return values if markers else dict(zip(named, values, strict=True))
+
+    def _ask(self, question: Question) -> Coroutine[Any, Any, Any]:
+        return self.answer(self.claim(question.key), question)
+
+    @property
+    def input_responses(self) -> "dict[str, Any] | None":
+        """For the returned form: the answers to the questions that were returned, by key; None in the first round."""
+        if self._ledger is None or not self._ledger.handed or self._handed:
+            return None
+        answers = {}
+        for key, method in self._ledger.handed.items():
+            if (answer := self.call.answers.get(key)) is not None:
+                try:
+                    answers[key] = asking.typed_answer(method, answer)
+                except (ValueError, AttributeError):
+                    continue
+        return answers or None
+
+    @property
+    def request_state(self) -> str | None:
+        """For the returned form: the state that was returned with the questions, as it was written."""
+        return None if self._ledger is None else self._ledger.state
+
+    # Doing
+
+    def step(
+        self,
+        fn: Callable[..., Awaitable[T] | T],
+        *args: Any,
+        name: str | None = None,
+        on_change: OnChange = "fail",
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]:
+        """Run something once in the whole flow. Its result is plain data; later rounds get it from the ledger."""
+        return take(self, claim_step(self, name, Step("", fn, args, kwargs, on_change)))
+
+    def random(self) -> float:
+        """A number from 0 up to 1, the same on every replay."""
+        return random.Random(self.book().derive(self.claim("random"))).random()
+
+    def uuid(self) -> uuid.UUID:
+        """A random UUID, the same on every replay."""
+        return uuid.UUID(bytes=self.book().derive(self.claim("uuid"))[:16], version=4)
+
+    @property
+    def flow_id(self) -> str:
+        """One value for all rounds of a flow."""
+        return self.book().derive("flow").hex()[:32]
+
+    def idempotency_key(self, step: str) -> str:
+        """A key for a service that refuses to do a thing twice: the same for this flow and step, whatever is passed."""
+        return self.book().derive(f"idempotency:{step}").hex()[:32]
+
+    # Telling
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the call has come, if the client wants to know."""
+        token = self.call.meta.get("progressToken")
+        if isinstance(token, str | int) and not isinstance(token, bool):
+            await self.call.post.emit(notifying.progress(token, progress, total, message))
+
+    async def log(self, level: LoggingLevel, data: Any, *, logger_name: str | None = None) -> None:
+        """Send a log line, if the client asked for lines of this level."""
+        wanted = self.call.meta.get(LOG_LEVEL)
+        if level not in notifying.LEVELS:
+            raise ValueError(f"not a log level: {level!r}")
+        if wanted is not None and notifying.LEVELS.index(level) >= notifying.LEVELS.index(wanted):
+            await self.call.post.emit(notifying.log_message(level, data, logger_name))
+
+    async def debug(self, data: Any, *, logger_name: str | None = None) -> None:
+        """Log at level debug."""
+        await self.log("debug", data, logger_name=logger_name)
+
+    async def info(self, data: Any, *, logger_name: str | None = None) -> None:
+        """Log at level info."""
+        await self.log("info", data, logger_name=logger_name)
+
+    async def warning(self, data: Any, *, logger_name: str | None = None) -> None:
+        """Log at level warning."""
+        await self.log("warning", data, logger_name=logger_name)
+
+    async def error(self, data: Any, *, logger_name: str | None = None) -> None:
+        """Log at level error."""
+        await self.log("error", data, logger_name=logger_name)
+
+    async def notify_tools_changed(self) -> None:
+        """Tell subscribers that the list of tools changed."""
+        await self.service.publish(Change("tools"))
+
+    async def notify_prompts_changed(self) -> None:
+        """Tell subscribers that the list of prompts changed."""
+        await self.service.publish(Change("prompts"))
+
+    async def notify_resources_changed(self) -> None:
+        """Tell subscribers that the list of resources changed."""
+        await self.service.publish(Change("resources"))
+
+    async def notify_resource_updated(self, uri: str) -> None:
+        """Tell those who subscribed to this resource that it changed."""
+        await self.service.publish(Change("resource", str(uri)))
+
+    async def read_resource(self, uri: str) -> Iterable[Any]:
+        """The contents of one of this server's own resources; one that asks cannot be read from inside a call."""
+        return cast("Iterable[Any]", await self.service.read_resource(str(uri), self))
+
+    # Knowing
+
+    @property
+    def client_capabilities(self) -> "ClientCapabilities":
+        """What the client says it can do, in this very request."""
+        from mcp_types import ClientCapabilities
+
+        try:
+            return ClientCapabilities.model_validate(self.call.capabilities)
+        except ValueError:
+            raise InvalidParams("clientCapabilities is malformed", status=400) from None
+
+    @property
+    def client_info(self) -> "Implementation | None":
+        """Who the client says it is; not to be relied on."""
+        from mcp_types import Implementation
+
+        info = self.call.meta.get(CLIENT_INFO)
+        try:
+            return None if info is None else Implementation.model_validate(info)
+        except ValueError:
+            return None
+
+    @property
+    def headers(self) -> Mapping[str, str] | None:
+        """The request's HTTP headers by lower-case name, or None on other transports. The client wrote them."""
+        headers = self.call.post.headers
+        if headers is None:
+            return None
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers.items()}
+
+    @property
+    def request_id(self) -> str:
+        """The id of this round's request."""
+        return str(self.call.id)
+
+    @property
+    def protocol_version(self) -> str:
+        """The version that the request speaks."""
+        return self.call.version
+
+    @property
+    def access_token(self) -> Any:
+        """The caller's verified access token, where the server asks for one."""
+        return self.call.post.access
+
+    @property
+    def lifespan(self) -> LifespanT:
+        """What the server's lifespan yielded."""
+        return cast("LifespanT", self.service.lifespan_state)
+
+    @property
+    def mcp_server(self) -> Any:
+        """The server that this call reached."""
+        return self.service
+
+    @property
+    def session(self) -> "Session":
+        """The names under which the official SDK asks, over the same ledger."""
+        return Session(self)
+
+    @property
+    def request_context(self) -> "RequestView":
+        """The names under which the official SDK keeps request facts."""
+        return RequestView(self)
+
+
+class RequestView:
+    """A request's facts, by the official SDK's names."""
+
+    def __init__(self, context: Context[Any, Any]) -> None:
+        self.session = context.session
+        self.request_id = context.call.id
+        self.meta = context.call.meta
+        self.protocol_version = context.protocol_version
+        self.lifespan_context = context.lifespan
+
+
+class Session:
+    """What tools written for the official SDK call on `ctx.session`."""
+
+    def __init__(self, context: Context[Any, Any]) -> None:
+        self._context = context
+
+    @property
+    def client_capabilities(self) -> "ClientCapabilities":
+        """What the client says it can do."""
+        return self._context.client_capabilities
+
+    def create_message(
+        self,
+        messages: "list[SamplingMessage]",
+        *,
+        max_tokens: int,
+        related_request_id: Any = None,
+        **options: Any,
+    ) -> "Coroutine[Any, Any, CreateMessageResult]":
+        """Ask the client's model."""
+        return self._context.sample(messages, max_tokens=max_tokens, **options)
+
+    async def list_roots(self) -> "ListRootsResult":
+        """Ask which folders the client works in."""
+        from mcp_types import ListRootsResult
+
+        return ListRootsResult(roots=await self._context.roots())
+
+    def elicit_form(
+        self, message: str, requested_schema: Mapping[str, Any], related_request_id: Any = None
+    ) -> "Coroutine[Any, Any, ElicitResult]":
+        """Ask the user to fill in a form described by a JSON Schema."""
+        return self._context._ask(asking.raw_form(message, requested_schema, None))
+
+    elicit = elicit_form
+
+    async def elicit_url(
+        self, message: str, url: str, elicitation_id: str | None = None, related_request_id: Any = None
+    ) -> "ElicitResult":
+        """Ask the user to visit a page."""
+        from mcp_types import ElicitResult
+
+        outcome = await self._context.elicit_url(message, url, elicitation_id)
+        return ElicitResult(action=outcome.action)
+
+    async def send_log_message(
+        self, level: LoggingLevel, data: Any, logger: str | None = None, related_request_id: Any = None
+    ) -> None:
+        """Send a log line."""
+        await self._context.log(level, data, logger_name=logger)
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the call has come."""
+        await self._context.report_progress(progress, total, message)
+
+    async def send_tool_list_changed(self) -> None:
+        """Tell subscribers that the list of tools changed."""
+        await self._context.notify_tools_changed()
+
+    async def send_prompt_list_changed(self) -> None:
+        """Tell subscribers that the list of prompts changed."""
+        await self._context.notify_prompts_changed()
+
+    async def send_resource_list_changed(self) -> None:
+        """Tell subscribers that the list of resources changed."""
+        await self._context.notify_resources_changed()
+
+    async def send_resource_updated(self, uri: str) -> None:
+        """Tell subscribers that a resource changed."""
+        await self._context.notify_resource_updated(uri)

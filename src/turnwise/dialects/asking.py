@@ -1,0 +1,273 @@
+"""Questions as every wire shows them, and how their answers are read.
+
+A marker (`Elicit`, `ElicitURL`, `Sample`, `ListRoots`) or a returned `InputRequiredResult` becomes `Question`s. A
+form's schema is rendered once per type. Reading an answer raises ValueError where it does not fit; the engine then
+asks again.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import BaseModel, create_model
+
+from .._ledger import fingerprint
+from .._messages import (
+    AcceptedElicitation,
+    AcceptedUrlElicitation,
+    CancelledElicitation,
+    DeclinedElicitation,
+    Elicit,
+    ElicitURL,
+    ListRoots,
+    Marker,
+    Question,
+    Sample,
+    Sampling,
+)
+from ..errors import AuthorError, InvalidSignature
+
+if TYPE_CHECKING:
+    from mcp_types import InputRequiredResult
+
+ELICIT = "elicitation/create"
+SAMPLE = "sampling/createMessage"
+ROOTS = "roots/list"
+FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
+URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
+_CACHEABLE_MESSAGE = 2048
+_PRIMITIVES = {"string", "integer", "number", "boolean"}
+
+
+def question(marker: Marker) -> Question:
+    """The question that a marker stands for."""
+    match marker:
+        case Elicit():
+            return form(marker.message, marker.schema, marker.key)
+        case ElicitURL():
+            return url(marker.message, marker.url, marker.key)
+        case Sample():
+            return sample(marker)
+        case ListRoots():
+            return _question(marker.key, ROOTS, {}, {"roots": {}}, _read_roots)
+
+
+def form(message: str, schema: type[Any], key: str | None) -> Question:
+    """A form; the same message and type give the same question object as long as it is remembered."""
+    build: Any = _form if len(message) <= _CACHEABLE_MESSAGE else _form.__wrapped__
+    return cast("Question", build(message, schema, key))
+
+
+@lru_cache(maxsize=1024)
+def _form(message: str, schema: type[Any], key: str | None) -> Question:
+    requested, read = _form_type(cast("Any", schema))
+    known = requested["properties"]
+
+    def read_answer(answer: Any) -> Any:
+        if _action(answer) == "accept":
+            return AcceptedElicitation(read(answer.get("content")))
+        return _refused(answer)
+
+    def tidy(answer: Any) -> Any:
+        if answer["action"] != "accept":
+            return {"action": answer["action"]}
+        content = {name: value for name, value in answer["content"].items() if name in known}
+        return {"action": "accept", "content": content}
+
+    params = {"mode": "form", "message": message, "requestedSchema": requested}
+    return _question(key, ELICIT, params, FORM, read_answer, tidy)
+
+
+def raw_form(message: str, requested: Mapping[str, Any], key: str | None) -> Question:
+    """A form whose JSON Schema the author wrote; the answer is the client's, checked against its plain types."""
+
+    def read_answer(answer: Any) -> Any:
+        if _action(answer) == "accept":
+            _check_content(requested, answer.get("content"))
+        return _types().ElicitResult.model_validate(answer)
+
+    params = {"mode": "form", "message": message, "requestedSchema": dict(requested)}
+    return _question(key, ELICIT, params, FORM, read_answer)
+
+
+def url(message: str, address: str, key: str | None) -> Question:
+    """A page to visit. The id that older wires carry beside it is no part of this one."""
+
+    def read_answer(answer: Any) -> Any:
+        return AcceptedUrlElicitation() if _action(answer) == "accept" else _refused(answer)
+
+    params = {"mode": "url", "message": message, "url": address}
+    return _question(key, ELICIT, params, URL, read_answer, lambda answer: {"action": answer["action"]})
+
+
+def sample(marker: Sample) -> Question:
+    """A request to the client's model."""
+    types = _types()
+    messages: Any = marker.messages
+    if isinstance(messages, str):
+        messages = [types.SamplingMessage(role="user", content=types.TextContent(type="text", text=messages))]
+    rest = {field.name: getattr(marker, field.name) for field in fields(Sampling)}
+    params = wire_dict(types.CreateMessageRequestParams(messages=messages, **rest))
+    with_tools = marker.tools is not None or marker.tool_choice is not None
+    model: type[BaseModel] = types.CreateMessageResultWithTools if with_tools else types.CreateMessageResult
+    needs: Mapping[str, Any] = {"sampling": {"tools": {}} if with_tools else {}}
+    return _question(marker.key, SAMPLE, params, needs, model.model_validate)
+
+
+def returned(result: "InputRequiredResult") -> tuple[dict[str, Question], str | None]:
+    """The questions and the state of a result that an author built by hand."""
+    if result.input_requests is None and result.request_state is None:
+        raise AuthorError("an InputRequiredResult needs input_requests, request_state, or both")
+    questions = {}
+    for key, request in (result.input_requests or {}).items():
+        body = wire_dict(request)
+        params = body.get("params", {})
+        questions[key] = _question(key, body["method"], params, _needs(body["method"], params), dict)
+    return questions, result.request_state
+
+
+def is_input_required(value: Any) -> bool:
+    """Whether a handler returned questions instead of a result."""
+    types = sys.modules.get("mcp_types")
+    return types is not None and isinstance(value, types.InputRequiredResult)
+
+
+def typed_answer(method: str, answer: Any) -> Any:
+    """An answer to a returned question as its official type; ValueError where it is none."""
+    types = _types()
+    model: type[BaseModel] = {ELICIT: types.ElicitResult, ROOTS: types.ListRootsResult}.get(
+        method, types.CreateMessageResultWithTools
+    )
+    if method == SAMPLE and not isinstance(answer.get("content"), list):
+        model = types.CreateMessageResult
+    return model.model_validate(answer)
+
+
+def request_of(question: Question) -> dict[str, Any]:
+    """The question as a member of `inputRequests`."""
+    if question.method == ROOTS and not question.params:
+        return {"method": ROOTS}
+    return {"method": question.method, "params": question.params}
+
+
+def wire_dict(model: BaseModel) -> dict[str, Any]:
+    """An official model as the wire writes it."""
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _question(
+    key: str | None,
+    method: str,
+    params: Mapping[str, Any],
+    needs: Mapping[str, Any],
+    read: Callable[[Any], Any],
+    tidy: Callable[[Any], Any] = dict,
+) -> Question:
+    mark = fingerprint(method, params)
+    if key is None:
+        key = f"{method.partition('/')[0]}-{mark}"
+    return Question(key, method, params, needs, mark, read, tidy)
+
+
+def _needs(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    if method == ELICIT:
+        return URL if params.get("mode") == "url" else FORM
+    if method == SAMPLE:
+        return {"sampling": {"tools": {}} if "tools" in params or "toolChoice" in params else {}}
+    return {"roots": {}}
+
+
+def _action(answer: Any) -> str:
+    action = answer.get("action") if isinstance(answer, dict) else None
+    if action not in ("accept", "decline", "cancel"):
+        raise ValueError("not an answer to an elicitation")
+    return cast("str", action)
+
+
+def _refused(answer: Any) -> DeclinedElicitation | CancelledElicitation:
+    return DeclinedElicitation() if answer["action"] == "decline" else CancelledElicitation()
+
+
+def _read_roots(answer: Any) -> Any:
+    return _types().ListRootsResult.model_validate(answer).roots
+
+
+@lru_cache(maxsize=512)
+def _form_type(schema: type[Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    """A type's form schema, and how its content is read. A plain type is a form with the one field `value`."""
+    if isinstance(schema, type) and issubclass(schema, BaseModel):
+        return _rendered(schema), schema.__pydantic_validator__.validate_python
+    wrapper = create_model("Answer", value=(schema, ...))
+    validate = wrapper.__pydantic_validator__.validate_python
+    return _rendered(wrapper), lambda content: cast("Any", validate(content)).value
+
+
+def _rendered(model: type[BaseModel]) -> dict[str, Any]:
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+    properties = {name: _flat(part, definitions) for name, part in schema.get("properties", {}).items()}
+    for name, part in properties.items():
+        if not _is_primitive(part):
+            raise InvalidSignature(f"{model.__name__}.{name}: a form takes plain values and choices, not {part!r}")
+    return {**schema, "properties": properties}
+
+
+def _flat(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A property without references and without a null arm: in a form, optional means not required."""
+    part = dict(part)
+    if reference := part.pop("$ref", None):
+        part = {**definitions[reference.rpartition("/")[2]], **part}
+    arms = [arm for arm in part.get("anyOf", ()) if arm.get("type") != "null"]
+    if len(arms) == 1:
+        del part["anyOf"]
+        part = {**_flat(arms[0], definitions), **part}
+    if part.get("default", ...) is None:
+        del part["default"]
+    if "items" in part:
+        part["items"] = _flat(part["items"], definitions)
+    return part
+
+
+def _is_primitive(part: dict[str, Any]) -> bool:
+    if part.get("type") == "array":
+        items = part.get("items", {})
+        return "enum" in items or "anyOf" in items
+    return part.get("type") in _PRIMITIVES
+
+
+def _check_content(requested: Mapping[str, Any], content: Any) -> None:
+    if not isinstance(content, dict):
+        raise ValueError("accepted without content")
+    if missing := [name for name in requested.get("required", ()) if name not in content]:
+        raise ValueError(f"missing: {', '.join(missing)}")
+    for name, part in requested.get("properties", {}).items():
+        if name in content and not _fits(part, content[name]):
+            raise ValueError(f"{name}: not what was asked for")
+
+
+def _fits(part: Mapping[str, Any], value: Any) -> bool:
+    if "enum" in part:
+        return value in part["enum"]
+    if "oneOf" in part:
+        return any(arm.get("const") == value for arm in part["oneOf"])
+    plain: dict[str, type | tuple[type, ...]] = {
+        "string": str,
+        "boolean": bool,
+        "integer": int,
+        "array": list,
+        "number": (int, float),
+    }
+    kind = part.get("type")
+    if isinstance(value, bool) and kind != "boolean":
+        return False
+    return isinstance(value, plain.get(cast("str", kind), object))
+
+
+@lru_cache(maxsize=1)
+def _types() -> Any:
+    """The official types, imported when the first question needs them: they take longer than all the rest."""
+    import mcp_types
+
+    return mcp_types

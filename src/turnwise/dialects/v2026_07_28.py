@@ -1,0 +1,341 @@
+"""The wire of protocol 2026-07-28: no session, every request complete in itself, questions in results.
+
+Bytes in, bytes out. `Wire.answer` is the one way in for every transport: it decodes a message once, holds it against
+the rules of the protocol, hands a `Call` to the service, and encodes what comes back once. Whatever goes wrong on the
+way ends in `_refuse`, the only place where an exception becomes a reply, by the one table in `_verdict`.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import orjson
+
+from .._bus import Change, SubscriptionBus
+from .._messages import Ask, CacheHint, Call, Outcome, Post, Reply, Yield
+from ..errors import (
+    HeaderMismatch,
+    InvalidArguments,
+    InvalidParams,
+    InvalidRequestState,
+    MalformedMessage,
+    MCPError,
+    MissingClientCapability,
+    ToolError,
+    UnknownMethod,
+    UnsupportedVersion,
+)
+from . import mirrored
+from .asking import request_of
+from .listing import cache_members, page
+from .notifying import LEVELS, SUBSCRIPTION, changed, notification
+
+VERSION = "2026-07-28"
+PROTOCOL = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+MAX_DEPTH = 100
+
+log = logging.getLogger("turnwise.server")
+
+_TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+_FILTER = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+
+
+class Service(Protocol):
+    """What the wire needs to know of a server."""
+
+    info: Mapping[str, Any]
+    instructions: str | None
+    page_size: int | None
+    bus: SubscriptionBus | None
+
+    @property
+    def handlers(self) -> Mapping[str, Callable[[Call], Awaitable[Outcome]]]:
+        """Who serves which method."""
+        ...
+
+    def entries(self, method: str) -> Mapping[str, dict[str, Any]]:
+        """The definitions that a list method shows."""
+        ...
+
+    def marks(self, tool: str) -> Mapping[bytes, tuple[str, ...]]:
+        """The headers that mirror a tool's parameters."""
+        ...
+
+    def hint(self, call: Call) -> CacheHint:
+        """How long a result keeps."""
+        ...
+
+    def capabilities(self) -> dict[str, Any]:
+        """What the server offers."""
+        ...
+
+
+class Wire:
+    """One server, spoken to in 2026-07-28."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._meta = {SERVER_INFO: dict(service.info)}
+        self._own: dict[str, Callable[[Call], Awaitable[dict[str, Any]]]] = {
+            "server/discover": self._discover,
+            "subscriptions/listen": self._listen,
+            **dict.fromkeys(_LISTS, self._list),
+        }
+
+    async def answer(self, post: Post) -> Reply:
+        """The reply to one message, whatever its bytes are."""
+        message: Any = None
+        try:
+            message = _decode(post.body)
+            _check(message, post.body)
+            if "id" not in message:
+                return self._notified(message, post)
+            if post.tracker is not None:
+                post.tracker.begin(message["id"])
+            call = self._call(message, post)
+            handler = self._service.handlers.get(call.method)
+            if handler is not None:
+                return Reply(200, self._encode(call, await handler(call)))
+            own = self._own.get(call.method)
+            if own is None:
+                raise UnknownMethod(call.method)
+            return Reply(200, _reply(call.id, self._complete(call, await own(call))))
+        except Exception as error:
+            return self._refuse(message, error)
+
+    def _call(self, message: dict[str, Any], post: Post) -> Call:
+        method = message["method"]
+        params: Any = message.get("params")
+        meta: Any = params.get("_meta") if type(params) is dict else None
+        if type(meta) is not dict or type(version := meta.get(PROTOCOL)) is not str:
+            raise InvalidParams(f"_meta must carry {PROTOCOL}", data={"supported": [VERSION]}, status=400)
+        target = _member(params, _TARGETS[method]) if method in _TARGETS else None
+        if post.headers is not None:
+            mirrored.check(post.headers, method, target, version)
+        if version != VERSION:
+            raise UnsupportedVersion(version, (VERSION,))
+        if type(capabilities := meta.get(CAPABILITIES)) is not dict:
+            raise InvalidParams(f"_meta must carry {CAPABILITIES}", status=400)
+        if (level := meta.get(LOG_LEVEL)) is not None and level not in LEVELS:
+            raise InvalidParams(f"Invalid log level: {LOG_LEVEL} must be one of {', '.join(LEVELS)}", status=400)
+        arguments = _optional(params, "arguments", dict, {})
+        if method == "tools/call" and post.headers is not None and (marks := self._service.marks(target or "")):
+            mirrored.check_parameters(post.headers, marks, arguments)
+        return Call(
+            message["id"],
+            method,
+            params,
+            target or "",
+            arguments,
+            _optional(params, "inputResponses", dict, {}),
+            _optional(params, "requestState", str, None),
+            meta,
+            capabilities,
+            version,
+            post,
+        )
+
+    def _encode(self, call: Call, outcome: Outcome) -> bytes:
+        if isinstance(outcome, Ask | Yield):
+            questions = outcome.questions if isinstance(outcome, Ask) else {}
+            result = {
+                "resultType": "input_required",
+                # Present even when empty: some clients do not retry a result without it.
+                "inputRequests": {key: request_of(question) for key, question in questions.items()},
+                "requestState": outcome.carrier,
+                "_meta": self._meta,
+            }
+            return _reply(call.id, result)
+        return _reply(call.id, self._complete(call, outcome.result))
+
+    def _complete(self, call: Call, result: dict[str, Any]) -> dict[str, Any]:
+        result["resultType"] = "complete"
+        result["_meta"] = {**result["_meta"], **self._meta} if "_meta" in result else self._meta
+        if call.method == "resources/read":
+            result = {**cache_members(self._service.hint(call)), **result}
+        return result
+
+    def _notified(self, message: dict[str, Any], post: Post) -> Reply:
+        params = message.get("params")
+        if message["method"] == "notifications/cancelled" and post.tracker is not None and isinstance(params, dict):
+            request_id = params.get("requestId")
+            if isinstance(request_id, str | int):
+                post.tracker.cancel(request_id)
+        return Reply(202, None)
+
+    async def _discover(self, call: Call) -> dict[str, Any]:
+        result = {"supportedVersions": [VERSION], "capabilities": self._service.capabilities()}
+        if self._service.instructions is not None:
+            result["instructions"] = self._service.instructions
+        return result | cache_members(self._service.hint(call))
+
+    async def _list(self, call: Call) -> dict[str, Any]:
+        entries = self._service.entries(call.method)
+        shown, cursor = page(entries, call.params.get("cursor"), self._service.page_size)
+        result = {_LISTS[call.method]: shown, **cache_members(self._service.hint(call))}
+        return result if cursor is None else {**result, "nextCursor": cursor}
+
+    async def _listen(self, call: Call) -> dict[str, Any]:
+        bus = self._service.bus
+        if bus is None:
+            raise UnknownMethod(call.method)
+        lists, uris = _wanted(_optional(call.params, "notifications", dict, {}))
+        changes = bus.subscribe(lambda change: _matches(change, lists, uris))
+        accepted: dict[str, Any] = dict.fromkeys((name for name, kind in _FILTER.items() if kind in lists), True)
+        if uris:
+            accepted["resourceSubscriptions"] = sorted(uris)
+        meta = {SUBSCRIPTION: call.id}
+        acknowledged = {"_meta": meta, "notifications": accepted}
+        await call.post.emit(notification("notifications/subscriptions/acknowledged", acknowledged))
+        async for change in changes:
+            await call.post.emit(changed(change, call.id))
+        return {"_meta": meta}
+
+    def _refuse(self, message: Any, error: Exception) -> Reply:
+        """The reply that an exception becomes."""
+        request_id = _readable_id(message)
+        method = message.get("method") if isinstance(message, dict) else None
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        if isinstance(error, ToolError) and method == "tools/call":
+            return Reply(200, _reply(request_id, self._tool_error(str(error))))
+        verdict = _verdict(error)
+        if verdict is not None:
+            if isinstance(error, InvalidRequestState):
+                log.warning("requestState refused on %s: %s", method, error.reason)
+            return _error(request_id, *verdict)
+        log.error("%s failed", method, exc_info=error)
+        if method == "tools/call":
+            return Reply(200, _reply(request_id, self._tool_error("The tool failed; the server's log says why.")))
+        return _error(request_id, 200, -32603, "Internal error")
+
+    def _tool_error(self, text: str) -> dict[str, Any]:
+        content = [{"type": "text", "text": _clean(text)}]
+        return {"content": content, "isError": True, "resultType": "complete", "_meta": self._meta}
+
+
+def _verdict(error: Exception) -> "tuple[int, int, str] | tuple[int, int, str, Any] | None":
+    """HTTP status, code, text and data of an error that may be told: the one table of this wire."""
+    text = str(error)
+    match error:
+        case MCPError():
+            return 200, error.code, text, error.data
+        case MalformedMessage():
+            return error.status, -32600 if error.parsed else -32700, text
+        case HeaderMismatch():
+            return 400, -32020, text
+        case MissingClientCapability():
+            return 400, -32021, text, {"requiredCapabilities": error.required}
+        case UnsupportedVersion():
+            return 400, -32022, text, {"supported": list(error.supported), "requested": error.requested}
+        case UnknownMethod():
+            return 404, -32601, text
+        case InvalidParams():
+            return error.status, -32602, text, error.data
+        case InvalidRequestState():
+            return 200, -32602, "Invalid or expired requestState"
+        case ToolError():
+            return 200, -32602 if isinstance(error, InvalidArguments) else -32603, text
+        case _:
+            return None
+
+
+def _decode(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise MalformedMessage(f"Parse error: {error.msg}", parsed=False) from None
+
+
+def _check(message: Any, body: bytes) -> None:
+    """Hold a message against JSON-RPC: one request or notification, with an id that can be echoed."""
+    if type(message) is not dict:
+        raise MalformedMessage("Invalid request: one JSON-RPC object is expected; batches are not part of the protocol")
+    if message.get("jsonrpc") != "2.0" or type(message.get("method")) is not str:
+        raise MalformedMessage(
+            'Invalid request: "jsonrpc": "2.0" and "method" are required; responses are not accepted'
+        )
+    if "id" in message and type(message["id"]) not in (str, int):
+        raise MalformedMessage("Invalid request: an id is a string or an integer")
+    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_deep(message):
+        raise MalformedMessage(f"Invalid request: nested more than {MAX_DEPTH} levels deep")
+
+
+def _is_deep(message: Any) -> bool:
+    level = [message]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for node in level:
+            children = node.values() if type(node) is dict else node
+            inner.extend(child for child in children if type(child) in (dict, list))
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+def _member(params: Mapping[str, Any], name: str) -> str:
+    value = params.get(name)
+    if type(value) is not str:
+        raise InvalidParams(f"params.{name} must be a string", status=400)
+    return value
+
+
+def _optional(params: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+    value = params.get(name)
+    if value is None:
+        return default
+    if type(value) is not kind:
+        expected = "an object" if kind is dict else "a string"
+        raise InvalidParams(f"params.{name} must be {expected}", status=400)
+    return value
+
+
+def _wanted(asked: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+    uris = asked.get("resourceSubscriptions") or []
+    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        raise InvalidParams("notifications.resourceSubscriptions must be a list of URIs", status=400)
+    return {kind for name, kind in _FILTER.items() if asked.get(name) is True}, set(uris)
+
+
+def _matches(change: Change, lists: set[str], uris: set[str]) -> bool:
+    return change.uri in uris if change.kind == "resource" else change.kind in lists
+
+
+def _readable_id(message: Any) -> str | int | None:
+    request_id = message.get("id") if isinstance(message, dict) else None
+    return request_id if type(request_id) in (str, int) else None
+
+
+def _reply(request_id: Any, result: Mapping[str, Any]) -> bytes:
+    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def _error(request_id: Any, status: int, code: int, message: str, data: Any = None) -> Reply:
+    error: dict[str, Any] = {"code": code, "message": _clean(message)}
+    if data is not None:
+        error["data"] = data
+    body: dict[str, Any] = {"jsonrpc": "2.0", "error": error}
+    if request_id is not None:
+        body["id"] = request_id
+    try:
+        return Reply(status, orjson.dumps(body, default=str))
+    except orjson.JSONEncodeError:
+        log.exception("the data of an error cannot be written as JSON")
+        del error["data"]
+        return Reply(status, orjson.dumps(body))
+
+
+def _clean(text: str) -> str:
+    """Text that can be written as UTF-8."""
+    return text.encode("utf-8", "replace").decode()

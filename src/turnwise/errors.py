@@ -1,0 +1,181 @@
+"""Every exception of the library, in one tree.
+
+    TurnwiseError
+    ├── ToolError                    the author's words to the model: the one text of a handler that is sent
+    │   ├── InvalidArguments         a call's arguments do not fit the signature
+    │   └── Declined                 a declared parameter was not given: the user declined or cancelled
+    ├── StepFailed                   a journaled step raised; the same on every replay
+    ├── AuthorError                  your mistake, found at registration or while a round is played
+    │   ├── InvalidSignature         a function cannot be served as it is written
+    │   ├── ReplayMismatch           a recorded step was called again with other arguments
+    │   └── RoundOver                a context was used after its round had ended
+    └── PeerError                    the peer's mistake, or the peer's word
+        ├── MCPError                 a JSON-RPC error: raised by an author to send one, or received
+        ├── MalformedMessage         bytes that are no request of the protocol
+        ├── HeaderMismatch           HTTP headers that contradict the body
+        ├── UnsupportedVersion       a protocol version that is not served here
+        ├── UnknownMethod            a method that nobody serves
+        ├── InvalidParams            parameters of the wrong shape, an unknown name, a stale cursor
+        │   └── ResourceNotFound     no resource has this URI
+        ├── MissingClientCapability  a question that this client did not declare it can answer
+        ├── UnknownResultType        a result of a kind that the protocol does not have
+        ├── TooManyRounds            a server that goes on asking
+        ├── Unanswerable             a question for which there is no callback
+        └── InvalidRequestState      a token that was changed, expired, or belongs to another call
+
+The room knows no error codes and no HTTP statuses: each dialect has one table for those.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class TurnwiseError(Exception):
+    """The root of the tree."""
+
+
+class ToolError(TurnwiseError):
+    """Raised by an author: the text becomes the tool's error result, for the model to read."""
+
+
+class InvalidArguments(ToolError):
+    """The arguments of a call do not fit the function's signature."""
+
+
+class Declined(ToolError):
+    """The user declined or cancelled a question whose answer a parameter needs."""
+
+
+class StepFailed(TurnwiseError):
+    """What a failed step raises, in the round where it ran and in every replay: the error's kind and text."""
+
+    def __init__(self, key: str, kind: str, text: str) -> None:
+        self.key = key
+        self.kind = kind
+        self.text = text
+        super().__init__(f"step {key!r} failed with {kind}: {text}")
+
+
+class AuthorError(TurnwiseError):
+    """The server's code is at fault; the wire learns nothing but that the call failed."""
+
+
+class InvalidSignature(AuthorError, TypeError):
+    """A function cannot be served as a tool, prompt or resource as it is written."""
+
+
+class ReplayMismatch(AuthorError):
+    """A step already ran under other arguments; running it again could double its effect."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"step {key!r} ran earlier in this flow with other arguments; "
+            'pass name= to tell two steps apart, or on_change="rerun" if running it again is harmless'
+        )
+
+
+class RoundOver(AuthorError):
+    """A context was used by a task that outlived the round it belongs to."""
+
+
+class PeerError(TurnwiseError):
+    """The other side sent something wrong, or said no."""
+
+
+class MCPError(PeerError):
+    """A JSON-RPC error with a code of its own."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(message)
+
+
+class MalformedMessage(PeerError):
+    """The bytes are not JSON (`parsed` is false), or not one request or notification."""
+
+    def __init__(self, message: str, *, parsed: bool = True, status: int = 400) -> None:
+        self.parsed = parsed
+        self.status = status
+        super().__init__(message)
+
+
+class HeaderMismatch(PeerError):
+    """A mirrored HTTP header is missing, malformed, or differs from the body."""
+
+
+class UnsupportedVersion(PeerError):
+    """The request names a protocol version that this server does not speak."""
+
+    def __init__(self, requested: str, supported: Sequence[str]) -> None:
+        self.requested = requested
+        self.supported = tuple(supported)
+        super().__init__(f"Unsupported protocol version: {requested}")
+
+
+class UnknownMethod(PeerError):
+    """Nobody serves this method."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        super().__init__(f"Method not found: {method}")
+
+
+class InvalidParams(PeerError):
+    """The parameters are of the wrong shape; `status` is 400 where the request itself is malformed."""
+
+    def __init__(self, message: str, *, data: Any = None, status: int = 200) -> None:
+        self.data = data
+        self.status = status
+        super().__init__(message)
+
+
+class ResourceNotFound(InvalidParams):
+    """No resource and no template matches the URI."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        super().__init__(f"Resource not found: {uri}", data={"uri": uri})
+
+
+class MissingClientCapability(PeerError):
+    """The client declared no support for what it would have to be asked."""
+
+    def __init__(self, required: Mapping[str, Any]) -> None:
+        self.required = dict(required)
+        super().__init__(f"The client did not declare a required capability: {', '.join(sorted(required))}")
+
+
+class UnknownResultType(PeerError):
+    """The server's result is neither complete nor a question."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        super().__init__(f"the server sent a result of unknown type {kind!r}")
+
+
+class TooManyRounds(PeerError):
+    """The server was still asking when the rounds were used up."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        super().__init__(f"the server was still asking after {rounds} rounds")
+
+
+class Unanswerable(PeerError):
+    """The server asks something for which no callback was given."""
+
+    def __init__(self, key: str, method: Any) -> None:
+        self.key = key
+        self.method = method
+        super().__init__(f"no callback answers {method} (question {key!r})")
+
+
+class InvalidRequestState(PeerError):
+    """A token that was not minted here, or not for this call. The reason is for the log alone."""
+
+    def __init__(self, reason: str = "not a token of this server") -> None:
+        self.reason = reason
+        super().__init__(reason)

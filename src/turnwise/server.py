@@ -1,0 +1,341 @@
+"""The server: what an author registers, and how it is run.
+
+`MCPServer` fills the catalogue, frames the server's life, and hands out applications for the transports.
+"""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+import orjson
+from typing_extensions import TypeVar, Unpack
+
+from . import _registering
+from ._bus import Change, InMemoryBus, SubscriptionBus
+from ._catalogue import Catalogue, Endpoint
+from ._messages import Ask, CacheHint, Call, Done, Outcome
+from ._registering import PromptOptions, ResourceOptions, ToolOptions
+from ._rounds import play
+from ._sealed import RequestStateSecurity
+from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
+from .context import Context
+from .dialects import content, listing
+from .dialects.asking import is_input_required, returned
+from .dialects.v2026_07_28 import Wire
+from .errors import AuthorError
+from .transports.asgi import App, Callers
+from .transports.stdio import serve_stdio
+
+if TYPE_CHECKING:
+    from mcp_types import Icon
+
+log = logging.getLogger("turnwise.server")
+
+F = TypeVar("F", bound=Callable[..., Any])
+LifespanT = TypeVar("LifespanT", default=Any)
+Transport = Literal["stdio", "http", "streamable-http"]
+
+MAX_BODY = 4 * 2**20
+CACHEABLE = (
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+)
+
+
+class MCPServer(Generic[LifespanT]):
+    """An MCP server whose tools, prompts and resources may ask in the middle."""
+
+    def __init__(  # noqa: PLR0913 - all but the name by keyword
+        self,
+        name: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        instructions: str | None = None,
+        version: str = "",
+        website_url: str | None = None,
+        icons: "list[Icon] | None" = None,
+        lifespan: "Callable[[MCPServer[LifespanT]], AbstractAsyncContextManager[LifespanT]] | None" = None,
+        request_state_security: RequestStateSecurity | None = None,
+        token_verifier: TokenVerifier | None = None,
+        auth: AuthSettings | None = None,
+        cache_hints: Mapping[str, CacheHint] | None = None,
+        page_size: int | None = None,
+        subscriptions: SubscriptionBus | Literal[False] | None = None,
+    ) -> None:
+        if not name:
+            raise ValueError("a server needs a name: tokens are bound to it")
+        if (token_verifier is None) != (auth is None):
+            raise ValueError("token_verifier= and auth= go together")
+        if page_size is not None and page_size < 1:
+            raise ValueError("page_size must be at least 1")
+        self.name = name
+        self.lifespan_state: Any = None
+        self._life = _Life(self, lifespan)
+        self._auth = (token_verifier, auth)
+        self._security = request_state_security or RequestStateSecurity.ephemeral()
+        self._bus: SubscriptionBus | None = InMemoryBus() if subscriptions is None else (subscriptions or None)
+        info = listing.definition(
+            name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
+        )
+        self._catalogue = Catalogue(self, info, self._security, self._bus)
+        self._catalogue.instructions = instructions
+        self._catalogue.page_size = page_size
+        self._catalogue.hints = _checked_hints(cache_hints or {})
+        self.wire = Wire(self._catalogue)
+
+    # Registering
+
+    def tool(self, name: str | None = None, **options: Unpack[ToolOptions]) -> Callable[[F], F]:
+        """Serve a function as a tool: its signature is the input schema, its docstring the description."""
+        _registering.refuse_bare("tool", name)
+
+        def decorate(fn: F) -> F:
+            self.add_tool(fn, name, **options)
+            return fn
+
+        return decorate
+
+    def add_tool(self, fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> None:
+        """Serve a function as a tool; one of the same name is replaced."""
+        endpoint = _registering.tool(fn, name, options)
+        self._put(self._catalogue.tools, endpoint.definition["name"], endpoint)
+
+    def remove_tool(self, name: str) -> None:
+        """Stop serving a tool; KeyError if there is none."""
+        del self._catalogue.tools[name]
+
+    def prompt(self, name: str | None = None, **options: Unpack[PromptOptions]) -> Callable[[F], F]:
+        """Serve a function as a prompt."""
+        _registering.refuse_bare("prompt", name)
+
+        def decorate(fn: F) -> F:
+            endpoint = _registering.prompt(fn, name, options)
+            self._put(self._catalogue.prompts, endpoint.definition["name"], endpoint)
+            return fn
+
+        return decorate
+
+    def remove_prompt(self, name: str) -> None:
+        """Stop serving a prompt; KeyError if there is none."""
+        del self._catalogue.prompts[name]
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+        """Serve a function as a resource, or as a template if the URI has `{parameters}`."""
+        _registering.refuse_bare("resource", uri)
+
+        def decorate(fn: F) -> F:
+            endpoint = _registering.resource(fn, uri, options)
+            shelf = self._catalogue.resources if endpoint.template is None else self._catalogue.templates
+            self._put(shelf, uri, endpoint)
+            return fn
+
+        return decorate
+
+    def remove_resource(self, uri: str) -> None:
+        """Stop serving a resource or template; KeyError if there is none."""
+        shelf = self._catalogue.templates if uri in self._catalogue.templates else self._catalogue.resources
+        del shelf[uri]
+
+    def completion(self) -> Callable[[F], F]:
+        """Serve completions: `async def (ref, argument, context) -> Completion | list[str] | None`."""
+
+        def decorate(fn: F) -> F:
+            async def complete(call: Call) -> Outcome:
+                return Done(content.completion_result(await fn(*_registering.completion_arguments(call.params))))
+
+            self._catalogue.handlers["completion/complete"] = complete
+            return fn
+
+        return decorate
+
+    def handler(self, method: str) -> Callable[[F], F]:
+        """Serve a method by hand: `async def (ctx, params: dict) -> result model or mapping`.
+
+        It replaces what the catalogue would have answered. State that it returns is sealed, and answers are read from
+        the context, as in a tool.
+        """
+        _registering.refuse_bare("handler", method)
+
+        def decorate(fn: F) -> F:
+            async def run(context: Context[Any, Any]) -> dict[str, Any]:
+                value = await fn(context, dict(context.call.params))
+                if is_input_required(value):
+                    context.hand_out(*returned(value))
+                return content.raw_result(value)
+
+            self._catalogue.handlers[method] = lambda call: self._catalogue.play(call, run)
+            return fn
+
+        return decorate
+
+    def _put(self, shelf: dict[str, Endpoint], name: str, endpoint: Endpoint) -> None:
+        if name in shelf:
+            log.warning("%r is registered twice; the later one is served", name)
+        shelf[name] = endpoint
+
+    async def publish(self, change: Change) -> None:
+        """Tell the subscribers of a change."""
+        if self._bus is not None:
+            await self._bus.publish(change)
+
+    async def read_resource(self, uri: str, context: Context[Any, Any]) -> list[Any]:
+        """The contents of a resource, read from inside a call; its answers are its own, so it cannot ask."""
+        from mcp_types import ReadResourceResult
+
+        call = context.call._replace(method="resources/read", target=uri, answers={}, state=None)
+        endpoint, call = self._catalogue.find(call)
+        outcome = await play(Context(call, self, None), endpoint.run)
+        if isinstance(outcome, Ask):
+            raise AuthorError(f"the resource {uri} asks for input; it cannot be read from inside another call")
+        return list(ReadResourceResult.model_validate(outcome).contents)
+
+    # Running
+
+    async def start(self) -> None:
+        """Enter the lifespan. Transports do this; it is for those who mount the server in something else."""
+        await self._life.start()
+        if self._security.is_process_local and _has_sibling_workers():
+            log.warning(
+                "several workers run, but each seals requestState under a key of its own: a retry that reaches another "
+                "worker is refused. Share one: RequestStateSecurity(keys=[...])"
+            )
+
+    async def stop(self) -> None:
+        """Leave the lifespan."""
+        await self._life.stop()
+
+    def close_subscriptions(self) -> None:
+        """End every `subscriptions/listen` in good order, as a shutdown begins."""
+        if self._bus is not None:
+            self._bus.close()
+
+    def asgi(
+        self,
+        *,
+        path: str = "/mcp",
+        host: str = "127.0.0.1",
+        allowed_hosts: Sequence[str] | None = None,
+        allowed_origins: Sequence[str] | None = None,
+        max_body: int = MAX_BODY,
+        keepalive: float = 15.0,
+    ) -> App:
+        """An ASGI application, to be served by itself or mounted in another.
+
+        `host` is the address it will be bound to: on localhost only local Host and Origin values are let in, unless
+        `allowed_hosts` and `allowed_origins` say otherwise.
+        """
+        verifier, settings = self._auth
+        doorkeeper, documents = None, {}
+        if verifier is not None and settings is not None:
+            doorkeeper = Gate(verifier, settings)
+            metadata = orjson.dumps(protected_resource_metadata(settings))
+            documents = {metadata_path(settings.resource_server_url): metadata}
+        return App(
+            self.wire,
+            Callers(host, allowed_hosts, allowed_origins),
+            path=path,
+            max_body=max_body,
+            keepalive=keepalive,
+            start=self.start,
+            stop=self.stop,
+            doorkeeper=doorkeeper,
+            documents=documents,
+        )
+
+    streamable_http_app = asgi
+
+    def run(self, transport: Transport = "stdio", **options: Any) -> None:
+        """Serve until stopped: over standard streams, or over HTTP with `host`, `port` and the options of `asgi`."""
+        if transport == "stdio":
+            asyncio.run(self.run_stdio_async(**options))
+        elif transport in ("http", "streamable-http"):
+            self._http_server(**options).run()
+        else:
+            raise ValueError(f"unknown transport {transport!r}: stdio or http")
+
+    async def run_stdio_async(self, *, max_message: int = MAX_BODY) -> None:
+        """Serve over standard streams until standard input ends."""
+        await self.start()
+        try:
+            await serve_stdio(self.wire, max_message=max_message, on_end=self.close_subscriptions)
+        finally:
+            await self.stop()
+
+    async def run_http_async(self, **options: Any) -> None:
+        """Serve over HTTP in the running loop."""
+        await self._http_server(**options).serve()
+
+    def _http_server(
+        self, *, host: str = "127.0.0.1", port: int = 8000, log_level: str = "info", **options: Any
+    ) -> Any:
+        from .transports.uvicorn import make_server
+
+        return make_server(self.asgi(host=host, **options), host, port, log_level, self.close_subscriptions)
+
+
+class _Life:
+    """The server's lifespan, held open by a task of its own so that it is left in the task that entered it."""
+
+    def __init__(
+        self,
+        server: MCPServer[Any],
+        lifespan: Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]] | None,
+    ) -> None:
+        self._server = server
+        self._lifespan = lifespan
+        self._users = 0
+        self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._over: asyncio.Event | None = None
+
+    async def start(self) -> None:
+        if self._lifespan is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._ready is None or self._ready.get_loop() is not loop:
+            self._users, self._ready, self._over = 0, loop.create_future(), asyncio.Event()
+            self._task = loop.create_task(self._hold(self._lifespan, self._ready, self._over))
+        self._users += 1
+        await asyncio.shield(self._ready)
+
+    async def _hold(self, lifespan: Any, ready: "asyncio.Future[None]", over: asyncio.Event) -> None:
+        try:
+            async with lifespan(self._server) as state:
+                self._server.lifespan_state = state
+                ready.set_result(None)
+                await over.wait()
+        except Exception as error:
+            self._ready = None
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    async def stop(self) -> None:
+        self._users -= 1
+        if self._users > 0 or self._over is None or self._task is None:
+            return
+        self._over.set()
+        task, self._task, self._ready, self._over = self._task, None, None, None
+        await task
+
+
+def _checked_hints(hints: Mapping[str, CacheHint]) -> dict[str, CacheHint]:
+    if unknown := [method for method in hints if method not in CACHEABLE]:
+        raise ValueError(f"cache_hints: results of {unknown[0]} are not cacheable; those of {', '.join(CACHEABLE)} are")
+    return dict(hints)
+
+
+def _has_sibling_workers() -> bool:
+    with suppress(ValueError):
+        if int(os.environ.get("WEB_CONCURRENCY", "1")) > 1:
+            return True
+    return multiprocessing.parent_process() is not None

@@ -1,0 +1,136 @@
+"""Standard streams: one JSON message a line, many requests on one channel.
+
+While the server runs, the process's real standard output belongs to the protocol: `print` and child processes write to
+standard error instead.
+"""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import BinaryIO
+
+from .._messages import Post, Reply
+from ..errors import MalformedMessage
+from . import Answerer
+
+BACKLOG = 64
+GRACE = 5.0
+_TOO_LONG = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"The line is too long"}}'
+
+
+async def serve_stdio(
+    wire: Answerer, *, max_message: int, on_end: Callable[[], None], source: BinaryIO | None = None
+) -> None:
+    """Serve until standard input ends; what is under way then may finish within a few seconds."""
+    output = _take_over_stdout()
+    channel = _Channel(wire, output)
+    try:
+        await channel.run(source or sys.stdin.buffer, max_message, on_end)
+    finally:
+        _give_back_stdout(output)
+
+
+def _take_over_stdout() -> BinaryIO:
+    sys.stdout.flush()
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return output
+
+
+def _give_back_stdout(output: BinaryIO) -> None:
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        os.dup2(output.fileno(), 1)
+        output.close()
+
+
+class _Channel:
+    def __init__(self, wire: Answerer, output: BinaryIO) -> None:
+        self._wire = wire
+        self._output = output
+        self._writer = ThreadPoolExecutor(1, "turnwise-stdout")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._serving: dict[str | int, asyncio.Task[None]] = {}
+
+    async def run(self, source: BinaryIO, max_message: int, on_end: Callable[[], None]) -> None:
+        lines: asyncio.Queue[bytes | None] = asyncio.Queue(BACKLOG)
+        loop = asyncio.get_running_loop()
+        reader = threading.Thread(target=_read, args=(source, max_message, lines, loop), daemon=True)
+        reader.start()
+        while (line := await lines.get()) is not None:
+            if len(line) > max_message:
+                await self.emit(_TOO_LONG)
+            elif line.strip():
+                task = asyncio.create_task(self._serve(line))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        on_end()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GRACE)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._writer.shutdown()
+
+    async def _serve(self, line: bytes) -> None:
+        tracker = _Tracker(self._serving)
+        try:
+            reply: Reply = await self._wire.answer(Post(line, self.emit, time.time(), tracker=tracker))
+        finally:
+            tracker.end()
+        if reply.body is not None:
+            await self.emit(reply.body)
+
+    async def emit(self, message: bytes) -> None:
+        """Write one line. A client that no longer reads has gone, and its input will end too."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._write, message)
+
+    def _write(self, message: bytes) -> None:
+        with suppress(BrokenPipeError):
+            self._output.write(message + b"\n")
+            self._output.flush()
+
+
+class _Tracker:
+    """One line's view of the requests under way."""
+
+    def __init__(self, serving: dict[str | int, asyncio.Task[None]]) -> None:
+        self._serving = serving
+        self._mine: str | int | None = None
+
+    def begin(self, request_id: str | int) -> None:
+        if request_id in self._serving:
+            raise MalformedMessage("Invalid request: a request with this id is still under way")
+        task = asyncio.current_task()
+        if task is not None:
+            self._serving[request_id] = task
+            self._mine = request_id
+
+    def cancel(self, request_id: str | int) -> None:
+        if (task := self._serving.get(request_id)) is not None:
+            task.cancel()
+
+    def end(self) -> None:
+        if self._mine is not None:
+            self._serving.pop(self._mine, None)
+
+
+def _read(
+    source: BinaryIO, max_message: int, lines: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop
+) -> None:
+    """Move lines from a blocking stream to the loop. A line beyond the limit is passed on cut, and the rest skipped."""
+    line: bytes | None = b""
+    while line is not None:
+        line = source.readline(max_message + 1) or None
+        rest = line
+        while rest and len(line or b"") > max_message and not rest.endswith(b"\n"):
+            rest = source.readline(max_message)
+        try:
+            asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+        except RuntimeError:  # The loop has closed: nobody listens any more.
+            return

@@ -1,0 +1,218 @@
+"""The road of one request: from POST bytes to the tool in few modules and few frames, and one step of each kind."""
+
+import asyncio
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pydantic import BaseModel
+
+import turnwise
+from turnwise import AcceptedElicitation, Context, MCPServer
+from turnwise._binding import Binding
+
+SOURCE = str(Path(turnwise.__file__).parent)
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+}
+MODULES, FRAMES = 8, 8
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Walk:
+    """What of ours was entered on the way to the tool, and how deep the stack was there."""
+
+    def __init__(self) -> None:
+        self.modules: set[str] = set()
+        self.calls: list[str] = []
+        self.frames = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        sys.setprofile(self._entered)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def arrive(self) -> None:
+        sys.setprofile(None)
+        frame: types.FrameType | None = sys._getframe(2)
+        while frame is not None:
+            self.frames += frame.f_code.co_filename.startswith(SOURCE)
+            frame = frame.f_back
+
+    def _entered(self, frame: types.FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(SOURCE):
+            self.modules.add(frame.f_code.co_filename)
+            self.calls.append(frame.f_code.co_name)
+
+
+def make_server(walk: Walk, tools: int = 1) -> MCPServer:
+    server = MCPServer("road")
+
+    @server.tool()
+    async def add(a: int, b: int) -> int:
+        walk.arrive()
+        return a + b
+
+    @server.tool()
+    async def greet(city: str, ctx: Context) -> str:
+        if ctx.call.state is not None:
+            walk.arrive()
+        answer = await ctx.elicit("Your name?", Name, key="who")
+        return f"Hello {answer.data.name}" if isinstance(answer, AcceptedElicitation) else "no"
+
+    for number in range(tools - 1):
+        server.add_tool(lambda: "x", f"other_{number}")
+    return server
+
+
+async def post(app: Any, name: str, walk: Callable[[], Any] | None = None, **params: Any) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": META, **params}}
+    body = orjson.dumps(message)
+    headers = [
+        (b"host", b"localhost"),
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json, text/event-stream"),
+        (b"content-length", str(len(body)).encode()),
+        (b"mcp-protocol-version", b"2026-07-28"),
+        (b"mcp-method", b"tools/call"),
+        (b"mcp-name", name.encode()),
+    ]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "root_path": "", "headers": headers}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 200
+    result: dict[str, Any] = orjson.loads(sent[1]["body"])["result"]
+    return result
+
+
+def test_a_plain_call_reaches_its_tool_in_few_modules_and_frames() -> None:
+    walk = Walk()
+    app = make_server(walk).asgi()
+
+    async def run() -> None:
+        await post(app, "add", arguments={"a": 1, "b": 2})
+        walk.__init__()  # type: ignore[misc] # the second call is the usual one: everything is built
+        with walk.watching():
+            result = await post(app, "add", arguments={"a": 1, "b": 2})
+        assert result["structuredContent"] == {"result": 3}
+
+    asyncio.run(run())
+    assert len(walk.modules) <= MODULES, sorted(walk.modules)
+    assert walk.frames <= FRAMES
+
+
+def test_a_retry_with_a_token_reaches_its_tool_in_few_modules_and_frames() -> None:
+    walk = Walk()
+    app = make_server(walk).asgi()
+    answers = {"who": {"action": "accept", "content": {"name": "Ada"}}}
+
+    async def run() -> None:
+        asked = await post(app, "greet", arguments={"city": "Rome"})
+        state = asked["requestState"]
+        with walk.watching():
+            done = await post(app, "greet", arguments={"city": "Rome"}, requestState=state, inputResponses=answers)
+        assert done["content"][0]["text"] == "Hello Ada"
+
+    asyncio.run(run())
+    assert len(walk.modules) <= MODULES, sorted(walk.modules)
+    assert walk.frames <= FRAMES
+
+
+def test_a_call_is_decoded_validated_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = {"loads": 0, "dumps": 0, "validate": 0}
+
+    class Counting:
+        JSONDecodeError = orjson.JSONDecodeError
+        JSONEncodeError = orjson.JSONEncodeError
+
+        @staticmethod
+        def loads(data: bytes) -> Any:
+            counts["loads"] += 1
+            return orjson.loads(data)
+
+        @staticmethod
+        def dumps(*args: Any, **kwargs: Any) -> bytes:
+            counts["dumps"] += 1
+            return orjson.dumps(*args, **kwargs)
+
+    validate = Binding.validate
+
+    def counting(self: Binding, arguments: Any) -> Any:
+        counts["validate"] += 1
+        return validate(self, arguments)
+
+    app = make_server(Walk()).asgi()
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith("turnwise") and getattr(module, "orjson", None) is orjson:
+            monkeypatch.setattr(module, "orjson", Counting)
+    monkeypatch.setattr(Binding, "validate", counting)
+    asyncio.run(post(app, "add", arguments={"a": 1, "b": 2}))
+    assert counts == {"loads": 1, "dumps": 1, "validate": 1}
+
+
+def test_a_call_costs_the_same_with_one_tool_and_with_three_hundred() -> None:
+    """Counted in function calls, which do not depend on how busy the machine is."""
+
+    def cost(tools: int) -> int:
+        counted = 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal counted
+            counted += event in ("call", "c_call")
+
+        app = make_server(Walk(), tools).asgi()
+
+        async def run() -> None:
+            await post(app, "add", arguments={"a": 1, "b": 2})
+            sys.setprofile(count)
+            await app.__class__.__call__(app, *await prepared())
+            sys.setprofile(None)
+
+        async def prepared() -> tuple[Any, Any, Any]:
+            body = orjson.dumps(
+                {
+                    "jsonrpc": "2.0",
+                    "id": 1,
+                    "method": "tools/call",
+                    "params": {"name": "greet", "arguments": {"city": "x"}, "_meta": META},
+                }
+            )
+            headers = [
+                (b"host", b"localhost"),
+                (b"content-type", b"application/json"),
+                (b"mcp-protocol-version", b"2026-07-28"),
+                (b"mcp-method", b"tools/call"),
+                (b"mcp-name", b"greet"),
+            ]
+
+            async def receive() -> Any:
+                return {"type": "http.request", "body": body}
+
+            async def send(event: Any) -> None:
+                pass
+
+            return {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}, receive, send
+
+        asyncio.run(run())
+        return counted
+
+    assert cost(1) == cost(300)

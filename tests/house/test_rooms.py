@@ -1,0 +1,106 @@
+"""The house: one direction between rooms, modules of a readable size, one place where exceptions become replies."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
+
+# From the top of the house to the bottom: a room imports only rooms above it. Rooms on one line are siblings.
+ROOMS = [
+    {"errors"},
+    {"_messages"},
+    {"_sealed"},
+    {"_ledger"},
+    {"_rounds", "_bus", "_templates"},
+    {"_driver"},
+    {"_binding"},
+    {"_steps", "_resolving"},
+    {"dialects"},
+    {"transports"},
+    {"context", "auth"},
+    {"_jwt"},
+    {"_catalogue"},
+    {"_registering"},
+    {"server"},
+    {"testing"},
+    {"__init__"},
+]
+LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms of this package that a module imports, wherever in the module it does so."""
+    depth = len(path.relative_to(SOURCE).parts)
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            if node.level == depth:
+                rooms |= {node.module.partition(".")[0]} if node.module else {alias.name for alias in node.names}
+            elif node.level == 0 and (node.module or "").startswith("turnwise."):
+                rooms.add((node.module or "").split(".")[1])
+    return rooms
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_room_imports_only_itself_and_rooms_above_it(path: Path) -> None:
+    mine = room_of(path)
+    assert mine in LEVEL, f"{mine} has no place in the house"
+    for other in imported_rooms(path) - {mine}:
+        assert LEVEL[other] < LEVEL[mine], f"{mine} imports {other}, which is not above it"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_can_be_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_function_fits_on_a_screen(path: Path) -> None:
+    for node in functions(path):
+        doc = ast.get_docstring(node)
+        size = (node.end_lineno or 0) - node.body[0].lineno + 1 - (len(doc.splitlines()) if doc else 0)
+        assert size <= 40, f"{node.name} has {size} lines"
+
+
+def test_camel_case_lives_in_the_dialects_only() -> None:
+    words = {"requestState", "inputResponses", "inputRequests", "resultType", "structuredContent", "ttlMs"}
+    for path in MODULES:
+        if room_of(path) in {"dialects", "_driver", "testing"}:
+            continue
+        literals = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not words & {value for value in literals if isinstance(value, str)}, path
+
+
+def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
+    """Where any exception becomes a reply, a journal entry, a refusal at the door, or a failed start."""
+    argued = {
+        ("dialects/v2026_07_28.py", "answer"),
+        ("_rounds.py", "play"),
+        ("_steps.py", "_run"),
+        ("auth.py", "_verified"),
+        ("server.py", "_hold"),
+        ("transports/asgi.py", "_live"),
+    }
+    found = set()
+    for path in MODULES:
+        for function in functions(path):
+            for node in ast.walk(function):
+                if isinstance(node, ast.ExceptHandler) and (
+                    node.type is None
+                    or (isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"})
+                ):
+                    found.add((str(path.relative_to(SOURCE)), function.name))
+    assert found <= argued, found - argued
