@@ -10,7 +10,7 @@ Inside is JSON: claims that bind the token to one call, and the ledger. The room
 and it has no clock. Why a token was refused is in the exception, for the log; the wire gets one frozen sentence.
 """
 
-import base64
+import binascii
 import hashlib
 import logging
 import math
@@ -34,6 +34,8 @@ PREFIX = "s1."
 TOKENS_PER_PREFIX = 1 << 20
 OPENERS_KEPT = 1024
 _KEY_BYTES = 32
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
 _HEAD = 4 + 24
 _TAG = 16
 
@@ -53,7 +55,7 @@ class StateCodec(Protocol):
 class Claims(NamedTuple):
     """What a token is good for."""
 
-    expires: float
+    expires: int
     audience: str
     method: str
     target: str
@@ -131,7 +133,7 @@ class KeyRing:
     def seal(self, payload: bytes) -> str:
         """Encrypt under the first key."""
         sealed = self._minter.id + self._minter.encrypt(payload)
-        return PREFIX + _encode(sealed)
+        return PREFIX + _base64(sealed).translate(_TO_URL).decode()
 
     def unseal(self, token: str) -> bytes:
         """Decrypt under the key that the token names."""
@@ -148,22 +150,22 @@ class KeyRing:
 def _decode(token: str) -> bytes:
     if not token.startswith(PREFIX):
         raise InvalidRequestState("not a token of this format")
-    text = token[len(PREFIX) :]
     try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+        text = token[len(PREFIX) :].encode("ascii").translate(_FROM_URL)
+        raw = binascii.a2b_base64(text + b"=" * (-len(text) % 4), strict_mode=True)
     except ValueError:
         raise InvalidRequestState("not base64url") from None
     if len(raw) < _HEAD + _TAG:
         raise InvalidRequestState("cut short")
     # The last character may carry bits that decode to nothing: one token, one spelling.
     spare = len(raw) % 3
-    if spare and _encode(raw[-spare:]) != text[-spare - 1 :]:
+    if spare and _base64(raw[-spare:]) != text[-spare - 1 :]:
         raise InvalidRequestState("respelled")
     return raw
 
 
-def _encode(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+def _base64(raw: bytes) -> bytes:
+    return binascii.b2a_base64(raw, newline=False).rstrip(b"=")
 
 
 def authenticated_principal(call: Call) -> str | None:
@@ -208,27 +210,27 @@ class RequestStateSecurity:
     def seal(self, call: Call, ledger: Any, lineage: bytes, audience: str) -> str:
         """A token for the next round of this very call."""
         claims = self._claims(call, lineage, audience)
-        return self.codec.seal(orjson.dumps({"c": [*claims], "l": lineage.hex(), "g": ledger}))
+        return self.codec.seal(orjson.dumps({"c": [*claims], "l": _base64(lineage).decode(), "g": ledger}))
 
     def unseal(self, call: Call, token: str, audience: str) -> tuple[bytes, Any]:
         """The lineage and the ledger that a token carries, once every claim holds for this call."""
         try:
             body = orjson.loads(self.codec.unseal(token))
-            claims, lineage, ledger = Claims(*body["c"]), bytes.fromhex(body["l"]), body["g"]
+            claims, lineage, ledger = Claims(*body["c"]), binascii.a2b_base64(body["l"] + "=="), body["g"]
         except (ValueError, KeyError, TypeError):
             raise InvalidRequestState("the payload has another format") from None
         due = self._claims(call, lineage, audience)
         if not call.post.now < claims.expires:
             raise InvalidRequestState("expired")
-        for name, was, now in zip(Claims._fields[1:], claims[1:], due[1:], strict=True):
-            if was != now:
-                raise InvalidRequestState(f"minted for another {name}")
+        if claims[1:] != due[1:]:
+            wrong = [name for name, was, now in zip(Claims._fields, claims, due, strict=True) if was != now]
+            raise InvalidRequestState(f"minted for another {wrong[-1]}")
         return lineage, ledger
 
     def _claims(self, call: Call, lineage: bytes, audience: str) -> Claims:
         principal = self.bind_principal(call) if self.bind_principal is not None else None
         return Claims(
-            expires=call.post.now + self.ttl,
+            expires=math.ceil(call.post.now + self.ttl),
             audience=self.audience or audience,
             method=call.method,
             target=call.target,
@@ -239,4 +241,4 @@ class RequestStateSecurity:
 
 def digest(data: bytes) -> str:
     """128 bits of SHA-256, as short text."""
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:16]).decode()[:22]
+    return _base64(hashlib.sha256(data).digest()[:16]).decode()

@@ -207,6 +207,8 @@ def _form_type(schema: type[Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]
 def _rendered(model: type[BaseModel]) -> dict[str, Any]:
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
+    if schema.get("title") == model.__name__:  # The client need not know it, and renaming a class changes no question.
+        del schema["title"]
     properties = {name: _flat(part, definitions) for name, part in schema.get("properties", {}).items()}
     for name, part in properties.items():
         if not _is_primitive(part):

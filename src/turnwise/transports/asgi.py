@@ -29,6 +29,7 @@ STREAM: Headers = [
     (b"x-accel-buffering", b"no"),
 ]
 WATCH_AFTER = 0.05
+REMEMBERED = 512
 _SINGLE = (b"mcp-", b"host", b"origin", b"authorization", b"content-")
 
 
@@ -122,6 +123,7 @@ class App:
         self._start = start
         self._stop = stop
         self._started = False
+        self._welcome: set[tuple[bytes | None, ...]] = set()
         self._doorkeeper = doorkeeper
         self._documents = documents or {}
 
@@ -165,22 +167,19 @@ class App:
         await exchange.carry(self._wire, Post(body, exchange.emit, now, headers, access))
 
     def _unwelcome(self, listed: Headers, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-        refusal = self._callers.refusal(headers.get(b"host"), headers.get(b"origin"))
-        if refusal is not None:
-            return refusal
-        if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-            return 415, "Content-Type must be application/json"
-        length = headers.get(b"content-length", b"")
+        """Why a request is turned away, from its headers alone. Clients repeat themselves: a good set is remembered."""
+        get = headers.get
+        facts = (get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept"))
+        if facts not in self._welcome:
+            refusal = self._callers.refusal(facts[0], facts[1]) or _unfit(facts[2] or b"", facts[3] or b"*/*")
+            if refusal is not None:
+                return refusal
+            if len(self._welcome) < REMEMBERED and sum(len(fact or b"") for fact in facts) < REMEMBERED:
+                self._welcome.add(facts)
+        length = get(b"content-length", b"")
         if length.isdigit() and int(length) > self._max_body:
             return 413, f"The body is larger than {self._max_body} bytes"
-        if len(headers) != len(listed):
-            names = [name for name, _ in listed]
-            twice = sorted({name for name in names if names.count(name) > 1 and name.startswith(_SINGLE)})
-            if twice:
-                return 400, f"Header sent more than once: {twice[0].decode('latin-1')}"
-        if not _accepts(headers.get(b"accept", b"*/*")):
-            return 406, "Accept must list application/json and text/event-stream"
-        return None
+        return _repeated(listed) if len(headers) != len(listed) else None
 
     async def _read(self, receive: Receive) -> bytes | None:
         message = await receive()
@@ -248,9 +247,10 @@ class _Exchange:
             self._task.uncancel()
         finally:
             timer.cancel()
-            for helper in (self._watch, self._pulse):
-                if helper is not None:
-                    helper.cancel()
+            if self._watch is not None:
+                self._watch.cancel()
+            if self._pulse is not None:
+                self._pulse.cancel()
 
     async def _deliver(self, reply: Reply) -> None:
         body = reply.body or b""
@@ -261,7 +261,7 @@ class _Exchange:
         elif reply.body is None:
             await _send(self._send, reply.status, [], b"")
         else:
-            await _send(self._send, reply.status, [JSON, (b"content-length", str(len(body)).encode())], body)
+            await _send(self._send, reply.status, [JSON, (b"content-length", b"%d" % len(body))], body)
 
     async def emit(self, message: bytes) -> None:
         """Send a notification ahead of the reply."""
@@ -292,13 +292,22 @@ def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
 
 
-def _accepts(accept: bytes) -> bool:
+def _unfit(content_type: bytes, accept: bytes) -> tuple[int, str] | None:
     """ "The client MUST include an Accept header listing both application/json and text/event-stream." """
-    if b"*/*" in accept:
-        return True
-    return (b"application/json" in accept or b"application/*" in accept) and (
-        b"text/event-stream" in accept or b"text/*" in accept
-    )
+    if content_type.partition(b";")[0].strip().lower() != b"application/json":
+        return 415, "Content-Type must be application/json"
+    takes = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
+    if b"*/*" in takes or (
+        takes & {b"application/json", b"application/*"} and takes & {b"text/event-stream", b"text/*"}
+    ):
+        return None
+    return 406, "Accept must list application/json and text/event-stream"
+
+
+def _repeated(listed: Headers) -> tuple[int, str] | None:
+    names = [name for name, _ in listed if name.startswith(_SINGLE)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return (400, f"Header sent more than once: {twice[0].decode('latin-1')}") if twice else None
 
 
 async def _send(send: Send, status: int, headers: Headers, body: bytes) -> None:
