@@ -19,11 +19,12 @@ from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome
 from ._resolving import Plan, Resolution
 from ._rounds import play
+from ._schemas import Check
 from ._sealed import RequestStateSecurity
 from ._templates import Template
 from .context import Context
 from .dialects.asking import is_input_required, returned
-from .errors import AuthorError, InvalidParams, ResourceNotFound
+from .errors import AuthorError, InvalidArguments, InvalidParams, ResourceNotFound
 
 ASKING = ("tools/call", "prompts/get", "resources/read")
 THREADS = 40
@@ -44,10 +45,13 @@ class Endpoint:
     cache: CacheHint | None = None
     version: str | None = None
     template: Template | None = None
+    check: Check | None = None
 
     async def run(self, context: Context[Any, Any]) -> dict[str, Any]:
         """Play the function once: arguments in, result body out."""
         binding = self.binding
+        if self.check is not None:
+            _checked(self.check, context.call.arguments)
         arguments = binding.validate(context.call.arguments)
         if self.plans:
             arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
@@ -57,6 +61,13 @@ class Endpoint:
         if is_input_required(value):
             context.hand_out(*returned(value))
         return self.render(context.call, value)
+
+
+def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
+    try:
+        check(arguments)
+    except ValueError as error:
+        raise InvalidArguments(f"Invalid arguments: {error}") from None
 
 
 async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:

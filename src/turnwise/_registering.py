@@ -12,6 +12,7 @@ from ._binding import bind
 from ._catalogue import Endpoint
 from ._messages import CacheHint
 from ._resolving import plan
+from ._schemas import check_for
 from ._templates import compile_template, is_template
 from .context import Context
 from .dialects import content, listing
@@ -34,7 +35,8 @@ class PromptOptions(TypedDict, total=False):
 class ToolOptions(PromptOptions, total=False):
     """What `@server.tool` takes besides a name.
 
-    `input_schema` replaces the published schema, not the check of the arguments; `version` is recorded in the flow.
+    `input_schema` is published in place of the signature's, and arguments must fit both; `version` is recorded in the
+    flow.
     """
 
     annotations: "ToolAnnotations | None"
@@ -67,7 +69,8 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions) -> Endp
     if not _NAME.fullmatch(name):
         raise InvalidSignature(f"{name!r}: a tool's name has 1 to 128 of the characters A-Z a-z 0-9 _ - .")
     output = content.Output(name, binding.returns, options.get("structured_output"))
-    schema = options.get("input_schema") or binding.schema()
+    own = options.get("input_schema")
+    schema = own or binding.schema()
     definition = listing.definition(
         name=name,
         title=options.get("title"),
@@ -85,6 +88,7 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions) -> Endp
         lambda call, value: output.result(value),
         listing.mirrored_parameters(name, schema),
         version=options.get("version"),
+        check=None if own is None else check_for(own),
     )
 
 

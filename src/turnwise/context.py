@@ -7,6 +7,7 @@ settle on the same ledger. The room knows no wire: questions and notifications a
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from typing_extensions import TypedDict, TypeVar, Unpack
@@ -118,16 +119,17 @@ class Context(Leg, Generic[LifespanT, RequestT]):
 
     @property
     def input_responses(self) -> "dict[str, Any] | None":
-        """For the returned form: the answers to the questions that were returned, by key; None in the first round."""
-        if self._ledger is None or not self._ledger.handed or self._handed:
-            return None
+        """For the returned form: the answers to the questions that were returned, by key; None where there are none.
+
+        Answers that came without a token are here as well, as in the official SDK: nothing pins them to a question, so
+        a function that reads them does its own checking. The other two forms never see those.
+        """
+        asked = dict.fromkeys(self.call.answers) if self._ledger is None else self._ledger.handed
         answers = {}
-        for key, method in self._ledger.handed.items():
+        for key, method in asked.items():
             if (answer := self.call.answers.get(key)) is not None:
-                try:
+                with suppress(ValueError):
                     answers[key] = asking.typed_answer(method, answer)
-                except (ValueError, AttributeError):
-                    continue
         return answers or None
 
     @property

@@ -60,7 +60,7 @@ class MCPServer(Generic[LifespanT]):
         title: str | None = None,
         description: str | None = None,
         instructions: str | None = None,
-        version: str = "",
+        version: str = "0.0.0",
         website_url: str | None = None,
         icons: "list[Icon] | None" = None,
         lifespan: "Callable[[MCPServer[LifespanT]], AbstractAsyncContextManager[LifespanT]] | None" = None,

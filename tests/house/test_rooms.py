@@ -13,7 +13,7 @@ ROOMS = [
     {"_messages"},
     {"_sealed"},
     {"_ledger"},
-    {"_rounds", "_bus", "_templates"},
+    {"_rounds", "_bus", "_templates", "_schemas"},
     {"_driver"},
     {"_binding"},
     {"_steps", "_resolving"},

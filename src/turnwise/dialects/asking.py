@@ -27,6 +27,7 @@ from .._messages import (
     Sample,
     Sampling,
 )
+from .._schemas import check_for
 from ..errors import AuthorError, InvalidSignature
 
 if TYPE_CHECKING:
@@ -81,11 +82,12 @@ def _form(message: str, schema: type[Any], key: str | None) -> Question:
 
 
 def raw_form(message: str, requested: Mapping[str, Any], key: str | None) -> Question:
-    """A form whose JSON Schema the author wrote; the answer is the client's, checked against its plain types."""
+    """A form whose JSON Schema the author wrote; the answer is the client's, checked against it."""
+    check = check_for(requested)
 
     def read_answer(answer: Any) -> Any:
         if _action(answer) == "accept":
-            _check_content(requested, answer.get("content"))
+            check(answer.get("content"))
         return _types().ElicitResult.model_validate(answer)
 
     params = {"mode": "form", "message": message, "requestedSchema": dict(requested)}
@@ -134,15 +136,20 @@ def is_input_required(value: Any) -> bool:
     return types is not None and isinstance(value, types.InputRequiredResult)
 
 
-def typed_answer(method: str, answer: Any) -> Any:
-    """An answer to a returned question as its official type; ValueError where it is none."""
+def typed_answer(method: str | None, answer: Any) -> Any:
+    """An answer to a returned question as its official type; ValueError where it is none.
+
+    Without a token nobody knows what was asked (`method` is None), and its shape has to tell.
+    """
+    if not isinstance(answer, dict):
+        raise ValueError("an answer is an object")
     types = _types()
-    model: type[BaseModel] = {ELICIT: types.ElicitResult, ROOTS: types.ListRootsResult}.get(
-        method, types.CreateMessageResultWithTools
-    )
-    if method == SAMPLE and not isinstance(answer.get("content"), list):
-        model = types.CreateMessageResult
-    return model.model_validate(answer)
+    if method == ELICIT or (method is None and "action" in answer):
+        return types.ElicitResult.model_validate(answer)
+    if method == ROOTS or (method is None and "roots" in answer):
+        return types.ListRootsResult.model_validate(answer)
+    has_parts = isinstance(answer.get("content"), list)
+    return (types.CreateMessageResultWithTools if has_parts else types.CreateMessageResult).model_validate(answer)
 
 
 def request_of(question: Question) -> dict[str, Any]:
@@ -237,34 +244,6 @@ def _is_primitive(part: dict[str, Any]) -> bool:
         items = part.get("items", {})
         return "enum" in items or "anyOf" in items
     return part.get("type") in _PRIMITIVES
-
-
-def _check_content(requested: Mapping[str, Any], content: Any) -> None:
-    if not isinstance(content, dict):
-        raise ValueError("accepted without content")
-    if missing := [name for name in requested.get("required", ()) if name not in content]:
-        raise ValueError(f"missing: {', '.join(missing)}")
-    for name, part in requested.get("properties", {}).items():
-        if name in content and not _fits(part, content[name]):
-            raise ValueError(f"{name}: not what was asked for")
-
-
-def _fits(part: Mapping[str, Any], value: Any) -> bool:
-    if "enum" in part:
-        return value in part["enum"]
-    if "oneOf" in part:
-        return any(arm.get("const") == value for arm in part["oneOf"])
-    plain: dict[str, type | tuple[type, ...]] = {
-        "string": str,
-        "boolean": bool,
-        "integer": int,
-        "array": list,
-        "number": (int, float),
-    }
-    kind = part.get("type")
-    if isinstance(value, bool) and kind != "boolean":
-        return False
-    return isinstance(value, plain.get(cast("str", kind), object))
 
 
 @lru_cache(maxsize=1)
