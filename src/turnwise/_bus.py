@@ -6,6 +6,7 @@ The bus here lives in one process. A fleet brings its own: anything with `publis
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["tools", "prompts", "resources", "resource"]
@@ -25,8 +26,8 @@ class SubscriptionBus(Protocol):
         """Tell every listener."""
         ...
 
-    def subscribe(self, wants: Callable[[Change], bool]) -> AsyncIterator[Change]:
-        """The wanted changes from now on, until the bus closes."""
+    def subscribe(self, wants: Callable[[Change], bool]) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """The wanted changes from the moment of entering, until the bus closes."""
         ...
 
     def close(self) -> None:
@@ -45,23 +46,20 @@ class InMemoryBus:
         for listener in self._listeners:
             listener.offer(change)
 
-    def subscribe(self, wants: Callable[[Change], bool]) -> AsyncIterator[Change]:
-        """Listening begins with this call, not with the first `anext`."""
+    @asynccontextmanager
+    async def subscribe(self, wants: Callable[[Change], bool]) -> AsyncIterator[AsyncIterator[Change]]:
+        """The wanted changes from the moment of entering, until the bus closes."""
         listener = _Listener(wants)
         self._listeners.add(listener)
-        return self._listen(listener)
+        try:
+            yield listener
+        finally:
+            self._listeners.discard(listener)
 
     def close(self) -> None:
         """End every subscription in good order."""
         for listener in self._listeners:
             listener.end()
-
-    async def _listen(self, listener: "_Listener") -> AsyncIterator[Change]:
-        try:
-            while (change := await listener.next()) is not None:
-                yield change
-        finally:
-            self._listeners.discard(listener)
 
 
 class _Listener:
@@ -80,10 +78,13 @@ class _Listener:
         self._ended = True
         self._stirred.set()
 
-    async def next(self) -> Change | None:
+    def __aiter__(self) -> "_Listener":
+        return self
+
+    async def __anext__(self) -> Change:
         while not self._unread:
             if self._ended:
-                return None
+                raise StopAsyncIteration
             self._stirred.clear()
             await self._stirred.wait()
         change = next(iter(self._unread))

@@ -43,7 +43,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ._ledger import ANSWER, CLOCK, Entry, Ledger
 from ._messages import Ask, Call, Question
-from .errors import MissingClientCapability, RoundOver
+from .errors import AuthorError, MissingClientCapability, RoundOver
 
 LegT = TypeVar("LegT", bound="Leg")
 
@@ -55,7 +55,7 @@ class Suspend(BaseException):
 class Leg:
     """One round of one call, as the function sees it. `Context` is this with the author's vocabulary."""
 
-    __slots__ = ("_claims", "_handed", "_ledger", "_main", "_over", "_pending", "_strays", "call", "service")
+    __slots__ = ("_claims", "_ledger", "_main", "_over", "_pending", "_strays", "call", "service")
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None) -> None:
         self.call = call
@@ -66,7 +66,6 @@ class Leg:
         self._strays: set[asyncio.Future[Any]] | None = None
         self._main: asyncio.Task[Any] | None = None
         self._over = False
-        self._handed = False
 
     @property
     def suspending(self) -> bool:
@@ -128,18 +127,19 @@ class Leg:
     def suspend(self) -> NoReturn:
         """End the round, remembering what a gather would leave running."""
         if self._main is not asyncio.current_task():
-            waiting_for = getattr(self._main, "_fut_waiter", None)
-            self._strays = (self._strays or set()) | set(getattr(waiting_for, "_children", ()))
+            self._strays = (self._strays or set()) | _gathered(self._main)
         raise Suspend
 
     def hand_out(self, questions: Mapping[str, Question], state: str | None) -> NoReturn:
-        """Ask what the author returned, with the author's own state beside it."""
+        """Ask what the author returned, with the author's own state beside it, in place of what was returned before."""
         ledger = self.book()
+        for key in ledger.handed:
+            ledger.entries.pop(key, None)
+            ledger.asked.pop(key, None)
         for key, question in questions.items():
             self.open(key, question)
         ledger.handed = {key: question.method for key, question in questions.items()}
         ledger.state = state
-        self._handed = True
         raise Suspend
 
     def now(self) -> float:
@@ -154,17 +154,14 @@ class Leg:
         """What this round leaves for the next: the open questions and the ledger."""
         ledger = self.book()
         for key, answer in self.call.answers.items():
-            # Asked and answered, but not reached again this time: it may be in a later round, or by another version.
-            if key in ledger.asked and key not in self._known(ledger) and isinstance(answer, dict):
+            # Asked and answered, but not claimed this time: it may be in a later round, or by another version. Answers
+            # to returned questions are kept here too, in case the function went on and asked inline.
+            is_open = key in ledger.asked and key not in ledger.entries and key not in self._pending
+            if is_open and isinstance(answer, dict):
                 ledger.entries[key] = Entry(ANSWER, ledger.asked[key], answer)
-        if not self._handed:
-            ledger.handed, ledger.state = {}, None
         ledger.asked = {key: question.fingerprint for key, question in self._pending.items()}
         ledger.sequence += 1
         return Ask(self._pending, ledger)
-
-    def _known(self, ledger: Ledger) -> set[str]:
-        return {*ledger.entries, *ledger.handed, *self._pending}
 
 
 async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> dict[str, Any] | Ask:
@@ -175,9 +172,15 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
     except Suspend:
         return leg.close()
     except BaseExceptionGroup as group:
-        if group.split(Suspend)[1] is not None:
-            raise
+        if (errors := group.split(Suspend)[1]) is not None:
+            raise errors from None
         return leg.close()
+    except asyncio.CancelledError:
+        if leg._main is not None and leg._main.cancelling():
+            raise
+        raise AuthorError("the function awaited something that had been cancelled") from None
+    except SystemExit as error:
+        raise AuthorError(f"the function called sys.exit({error.code!r})") from None
     except Exception:
         if not leg.suspending:
             raise
@@ -187,6 +190,14 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
         for stray in leg._strays or ():
             stray.cancel()
     return leg.close() if leg.suspending else result
+
+
+def _gathered(task: "asyncio.Task[Any] | None") -> "set[asyncio.Future[Any]]":
+    """The tasks of the gather that a task is waiting in, if it is. There is no public way to know."""
+    waiter: Any = task
+    while isinstance(waiter, asyncio.Task):
+        waiter = getattr(waiter, "_fut_waiter", None)
+    return set(getattr(waiter, "_children", ()))
 
 
 def _lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
@@ -121,13 +121,16 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     def input_responses(self) -> "dict[str, Any] | None":
         """For the returned form: the answers to the questions that were returned, by key; None where there are none.
 
-        Answers that came without a token are here as well, as in the official SDK: nothing pins them to a question, so
-        a function that reads them does its own checking. The other two forms never see those.
+        They stay until something else is returned, so that a function may go on and ask inline. Answers that came
+        without a token are here as well, as in the official SDK: nothing pins them to a question, so a function that
+        reads them does its own checking. The other two forms never see those.
         """
         asked = dict.fromkeys(self.call.answers) if self._ledger is None else self._ledger.handed
         answers = {}
         for key, method in asked.items():
-            if (answer := self.call.answers.get(key)) is not None:
+            recorded = self._ledger.entries.get(key) if self._ledger is not None else None
+            answer = self.call.answers.get(key, recorded and recorded.value)
+            if answer is not None:
                 with suppress(ValueError):
                     answers[key] = asking.typed_answer(method, answer)
         return answers or None
@@ -139,14 +142,34 @@ class Context(Leg, Generic[LifespanT, RequestT]):
 
     # Doing
 
+    @overload
     def step(
         self,
-        fn: Callable[..., Awaitable[T] | T],
+        fn: Callable[..., Awaitable[T]],
         *args: Any,
         name: str | None = None,
         on_change: OnChange = "fail",
         **kwargs: Any,
-    ) -> Coroutine[Any, Any, T]:
+    ) -> Coroutine[Any, Any, T]: ...
+
+    @overload
+    def step(
+        self,
+        fn: Callable[..., T],
+        *args: Any,
+        name: str | None = None,
+        on_change: OnChange = "fail",
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def step(
+        self,
+        fn: Callable[..., Any],
+        *args: Any,
+        name: str | None = None,
+        on_change: OnChange = "fail",
+        **kwargs: Any,
+    ) -> Coroutine[Any, Any, Any]:
         """Run something once in the whole flow. Its result is plain data; later rounds get it from the ledger."""
         return take(self, claim_step(self, name, Step("", fn, args, kwargs, on_change)))
 

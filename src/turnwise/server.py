@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal
+from urllib.parse import unquote
 
 import orjson
 from typing_extensions import TypeVar, Unpack
@@ -40,14 +41,6 @@ LifespanT = TypeVar("LifespanT", default=Any)
 Transport = Literal["stdio", "http", "streamable-http"]
 
 MAX_BODY = 4 * 2**20
-CACHEABLE = (
-    "server/discover",
-    "tools/list",
-    "prompts/list",
-    "resources/list",
-    "resources/templates/list",
-    "resources/read",
-)
 
 
 class MCPServer(Generic[LifespanT]):
@@ -82,7 +75,7 @@ class MCPServer(Generic[LifespanT]):
         self._life = _Life(self, lifespan)
         self._auth = (token_verifier, auth)
         self._security = request_state_security or RequestStateSecurity.ephemeral()
-        self._bus: SubscriptionBus | None = InMemoryBus() if subscriptions is None else (subscriptions or None)
+        self._bus: SubscriptionBus | None = _bus(subscriptions)
         info = listing.definition(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
@@ -238,7 +231,7 @@ class MCPServer(Generic[LifespanT]):
         if verifier is not None and settings is not None:
             doorkeeper = Gate(verifier, settings)
             metadata = orjson.dumps(protected_resource_metadata(settings))
-            documents = {metadata_path(settings.resource_server_url): metadata}
+            documents = {unquote(metadata_path(settings.resource_server_url)): metadata}
         return App(
             self.wire,
             Callers(host, allowed_hosts, allowed_origins),
@@ -328,9 +321,17 @@ class _Life:
         await task
 
 
+def _bus(subscriptions: SubscriptionBus | Literal[False] | None) -> SubscriptionBus | None:
+    if subscriptions is None:
+        return InMemoryBus()
+    return None if subscriptions is False else subscriptions
+
+
 def _checked_hints(hints: Mapping[str, CacheHint]) -> dict[str, CacheHint]:
-    if unknown := [method for method in hints if method not in CACHEABLE]:
-        raise ValueError(f"cache_hints: results of {unknown[0]} are not cacheable; those of {', '.join(CACHEABLE)} are")
+    if unknown := [method for method in hints if method not in listing.CACHEABLE]:
+        raise ValueError(
+            f"cache_hints: results of {unknown[0]} are not cacheable; those of {', '.join(listing.CACHEABLE)} are"
+        )
     return dict(hints)
 
 

@@ -173,6 +173,8 @@ def _question(
     tidy: Callable[[Any], Any] = dict,
 ) -> Question:
     mark = fingerprint(method, params)
+    if key is not None and (not key or "#" in key):
+        raise ValueError(f"a key is a name without '#', not {key!r}")
     if key is None:
         key = f"{method.partition('/')[0]}-{mark}"
     return Question(key, method, params, needs, mark, read, tidy)

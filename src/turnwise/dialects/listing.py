@@ -12,6 +12,14 @@ from .._messages import CacheHint
 from ..errors import InvalidParams, InvalidSignature
 from .asking import wire_dict
 
+CACHEABLE = (
+    "server/discover",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 

@@ -27,7 +27,7 @@ from ..errors import (
 )
 from . import mirrored
 from .asking import request_of
-from .listing import cache_members, page
+from .listing import CACHEABLE, cache_members, page
 from .notifying import LEVELS, SUBSCRIPTION, changed, notification
 
 VERSION = "2026-07-28"
@@ -159,10 +159,10 @@ class Wire:
         return _reply(call.id, self._complete(call, outcome.result))
 
     def _complete(self, call: Call, result: dict[str, Any]) -> dict[str, Any]:
-        result["resultType"] = "complete"
+        result.setdefault("resultType", "complete")
         result["_meta"] = {**result["_meta"], **self._meta} if "_meta" in result else self._meta
-        if call.method == "resources/read":
-            result = {**cache_members(self._service.hint(call)), **result}
+        if call.method in CACHEABLE:
+            return {**cache_members(self._service.hint(call)), **result}
         return result
 
     def _notified(self, message: dict[str, Any], post: Post) -> Reply:
@@ -177,12 +177,12 @@ class Wire:
         result = {"supportedVersions": [VERSION], "capabilities": self._service.capabilities()}
         if self._service.instructions is not None:
             result["instructions"] = self._service.instructions
-        return result | cache_members(self._service.hint(call))
+        return result
 
     async def _list(self, call: Call) -> dict[str, Any]:
         entries = self._service.entries(call.method)
         shown, cursor = page(entries, call.params.get("cursor"), self._service.page_size)
-        result = {_LISTS[call.method]: shown, **cache_members(self._service.hint(call))}
+        result: dict[str, Any] = {_LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 
     async def _listen(self, call: Call) -> dict[str, Any]:
@@ -190,15 +190,19 @@ class Wire:
         if bus is None:
             raise UnknownMethod(call.method)
         lists, uris = _wanted(_optional(call.params, "notifications", dict, {}))
-        changes = bus.subscribe(lambda change: _matches(change, lists, uris))
         accepted: dict[str, Any] = dict.fromkeys((name for name, kind in _FILTER.items() if kind in lists), True)
         if uris:
             accepted["resourceSubscriptions"] = sorted(uris)
         meta = {SUBSCRIPTION: call.id}
         acknowledged = {"_meta": meta, "notifications": accepted}
-        await call.post.emit(notification("notifications/subscriptions/acknowledged", acknowledged))
-        async for change in changes:
-            await call.post.emit(changed(change, call.id))
+        async with bus.subscribe(lambda change: _matches(change, lists, uris)) as changes:
+            await call.post.emit(notification("notifications/subscriptions/acknowledged", acknowledged))
+            async for change in changes:
+                await call.post.emit(changed(change, call.id))
+        if call.post.tracker is not None:
+            # One page wants this notification when a server ends a subscription, another the result below. On a shared
+            # channel both are sent; on a stream of its own its end says as much.
+            await call.post.emit(notification("notifications/cancelled", {"_meta": meta, "requestId": call.id}))
         return {"_meta": meta}
 
     def _refuse(self, message: Any, error: Exception) -> Reply:
