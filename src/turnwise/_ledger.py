@@ -65,7 +65,7 @@ class Ledger:
             started, sequence, sheds, version, rows, asked, handed, state = data
             entries = {row[0]: _unpack(*row[1:]) for row in rows}
             return cls(lineage, started, sequence, sheds, version, entries, dict(asked), dict(handed), state)
-        except (ValueError, TypeError, IndexError):
+        except (ValueError, TypeError, LookupError, AttributeError):
             raise InvalidRequestState("the ledger has another format") from None
 
     def derive(self, purpose: str) -> bytes:

@@ -35,7 +35,7 @@ TOKENS_PER_PREFIX = 1 << 20
 OPENERS_KEPT = 1024
 _KEY_BYTES = 32
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_FROM_URL = bytes.maketrans(b"-_+/", b"+/!!")
+_FROM_URL = bytes.maketrans(b"-_+/=", b"+/!!!")
 _HEAD = 4 + 24
 _TAG = 16
 
@@ -214,18 +214,28 @@ class RequestStateSecurity:
 
     def unseal(self, call: Call, token: str, audience: str) -> tuple[bytes, Any]:
         """The lineage and the ledger that a token carries, once every claim holds for this call."""
+        payload = self._open(token)
         try:
-            body = orjson.loads(self.codec.unseal(token))
+            body = orjson.loads(payload)
             claims, lineage, ledger = Claims(*body["c"]), binascii.a2b_base64(body["l"] + "=="), body["g"]
-        except (ValueError, KeyError, TypeError):
+            is_expired = not call.post.now < claims.expires
+        except (ValueError, KeyError, TypeError, IndexError):
             raise InvalidRequestState("the payload has another format") from None
-        due = self._claims(call, lineage, audience)
-        if not call.post.now < claims.expires:
+        if is_expired:
             raise InvalidRequestState("expired")
+        due = self._claims(call, lineage, audience)
         if claims[1:] != due[1:]:
             wrong = [name for name, was, now in zip(Claims._fields, claims, due, strict=True) if was != now]
-            raise InvalidRequestState(f"minted for another {wrong[-1]}")
+            raise InvalidRequestState(f"minted for another call: not the same {wrong[-1]}")
         return lineage, ledger
+
+    def _open(self, token: str) -> bytes:
+        try:
+            return self.codec.unseal(token)
+        except InvalidRequestState:
+            raise
+        except Exception as error:  # A codec of your own: whatever it raises, the client learns nothing from it.
+            raise InvalidRequestState(f"the codec raised {type(error).__name__}") from None
 
     def _claims(self, call: Call, lineage: bytes, audience: str) -> Claims:
         principal = self.bind_principal(call) if self.bind_principal is not None else None

@@ -85,11 +85,12 @@ def test_camel_case_lives_in_the_dialects_only() -> None:
 
 
 def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
-    """Where any exception becomes a reply, a journal entry, a refusal at the door, or a failed start."""
+    """Where any exception becomes a reply, a journal entry, a refusal, or a failed start."""
     argued = {
         ("dialects/v2026_07_28.py", "answer"),
         ("_rounds.py", "play"),
         ("_steps.py", "_run"),
+        ("_sealed.py", "_open"),
         ("auth.py", "_verified"),
         ("server.py", "_hold"),
         ("transports/asgi.py", "_live"),

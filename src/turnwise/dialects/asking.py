@@ -40,6 +40,7 @@ FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
 _CACHEABLE_MESSAGE = 2048
 _PRIMITIVES = {"string", "integer", "number", "boolean"}
+_FORMATS = {"email", "uri", "date", "date-time"}
 
 
 def question(marker: Marker) -> Question:
@@ -230,12 +231,20 @@ def _flat(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     part = dict(part)
     if reference := part.pop("$ref", None):
         part = {**definitions[reference.rpartition("/")[2]], **part}
-    arms = [arm for arm in part.get("anyOf", ()) if arm.get("type") != "null"]
-    if len(arms) == 1:
+    choices = part.get("anyOf", ())
+    arms = [arm for arm in choices if arm.get("type") != "null"]
+    if len(arms) == 1 and len(choices) > 1:
         del part["anyOf"]
         part = {**_flat(arms[0], definitions), **part}
+    elif arms and {arm.get("type") for arm in arms} <= {"integer", "number"}:
+        del part["anyOf"]
+        part = {"type": "number", **part}
+    if "const" in part:
+        part["enum"] = [part.pop("const")]
     if part.get("default", ...) is None:
         del part["default"]
+    if part.get("format", "email") not in _FORMATS:
+        del part["format"]
     if "items" in part:
         part["items"] = _flat(part["items"], definitions)
     return part

@@ -1,6 +1,7 @@
 """What handlers return, as every wire writes it: tool results, prompt messages, resource contents."""
 
 import base64
+import math
 import mimetypes
 import types
 import typing
@@ -156,7 +157,16 @@ class Output:
             data = self._adapter.dump_python(checked, mode="json", by_alias=True)
         except (ValidationError, ValueError) as error:
             raise AuthorError(f"the tool returned something that its annotation does not allow: {error}") from None
+        if not _is_json(data):
+            raise AuthorError("the tool returned NaN or an infinity, which JSON does not have")
         return {"content": blocks(checked), "structuredContent": {"result": data} if self._wrap else data}
+
+
+def _is_json(data: Any) -> bool:
+    if isinstance(data, float):
+        return math.isfinite(data)
+    children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return all(_is_json(child) for child in children)
 
 
 def _wrapped(name: str, inner: dict[str, Any]) -> dict[str, Any]:

@@ -117,6 +117,8 @@ class Wire:
         method = message["method"]
         params: Any = message.get("params")
         meta: Any = params.get("_meta") if type(params) is dict else None
+        if method == "initialize" and type(params) is dict and meta is None:
+            raise UnsupportedVersion(str(params.get("protocolVersion")), (VERSION,))
         if type(meta) is not dict or type(version := meta.get(PROTOCOL)) is not str:
             raise InvalidParams(f"_meta must carry {PROTOCOL}", data={"supported": [VERSION]}, status=400)
         target = _member(params, _TARGETS[method]) if method in _TARGETS else None
