@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
@@ -51,7 +52,7 @@ class Binding:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments for a call, converted; InvalidArguments says what is wrong with them."""
         try:
-            values = self.model.__pydantic_validator__.validate_python(arguments).__dict__
+            values = read_json(self.model, arguments).__dict__
         except ValidationError as error:
             raise InvalidArguments(describe(error)) from None
         if self.renamed:
@@ -61,6 +62,15 @@ class Binding:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of what the caller passes."""
         return self.model.model_json_schema(by_alias=True)
+
+
+def read_json(model: type[BaseModel], data: Any) -> Any:
+    """Validate decoded JSON. What strict types refuse as Python, such as a date in text, they may take as JSON."""
+    validator = model.__pydantic_validator__
+    try:
+        return validator.validate_python(data)
+    except ValidationError:
+        return validator.validate_json(orjson.dumps(data))
 
 
 class _Arguments(BaseModel):

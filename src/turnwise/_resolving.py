@@ -93,8 +93,8 @@ class Resolution:
                 outcome = await self._outcome(item)
             except Suspend:
                 suspended = True
-            else:
-                values[item.parameter] = outcome if item.wants_outcome else _unwrapped(item, outcome)
+                continue
+            values[item.parameter] = outcome if item.wants_outcome else self._unwrapped(item, outcome)
         if suspended:
             raise Suspend
         return values
@@ -115,11 +115,11 @@ class Resolution:
         value = self._outcomes[fn]
         return AcceptedElicitation(value) if item.wants_outcome and not isinstance(value, _OUTCOMES) else value
 
-
-def _unwrapped(item: Plan, outcome: Any) -> Any:
-    if isinstance(outcome, AcceptedElicitation):
-        return outcome.data
-    if isinstance(outcome, DeclinedElicitation | CancelledElicitation):
-        verb = "declined" if isinstance(outcome, DeclinedElicitation) else "cancelled"
-        raise Declined(f"The request for {item.parameter!r} was {verb}")
-    return outcome
+    def _unwrapped(self, item: Plan, outcome: Any) -> Any:
+        if isinstance(outcome, AcceptedElicitation):
+            return outcome.data
+        if isinstance(outcome, DeclinedElicitation | CancelledElicitation):
+            self._context.withdraw()
+            verb = "declined" if isinstance(outcome, DeclinedElicitation) else "cancelled"
+            raise Declined(f"The request for {item.parameter!r} was {verb}")
+        return outcome

@@ -21,7 +21,8 @@ returns or raises cannot count, and the pending questions go out regardless. Que
 or a gather, have all entered themselves before the first `Suspend` arrives here, because every one of those tasks
 takes its first step before any of them is seen to have failed. A TaskGroup delivers them as an exception group: a
 group of nothing but `Suspend` is one `Suspend`; a group with a real error in it is that error. What a gather leaves
-running is cancelled.
+running is cancelled, except for steps: once a question is open no step begins, and a step under way is waited for,
+because its effect may have happened and must be recorded.
 
 The result is `Ask`: the questions, and the ledger to be carried to the next round. No task, lock or memory is held
 while a person thinks. `async with transaction():` around a question sees an exception and rolls back, which is right,
@@ -38,13 +39,14 @@ The room does no I/O, and does not know the wire, the seal or the clock: `call.p
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from ._ledger import ANSWER, CLOCK, Entry, Ledger
 from ._messages import Ask, Call, Question
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
+T = TypeVar("T")
 LegT = TypeVar("LegT", bound="Leg")
 
 
@@ -55,7 +57,9 @@ class Suspend(BaseException):
 class Leg:
     """One round of one call, as the function sees it. `Context` is this with the author's vocabulary."""
 
-    __slots__ = ("_claims", "_ledger", "_main", "_over", "_pending", "_strays", "call", "service")
+    __slots__ = (
+        "_claims", "_ledger", "_main", "_over", "_pending", "_refused", "_strays", "_working", "call", "service",
+    )  # fmt: skip
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None) -> None:
         self.call = call
@@ -63,7 +67,9 @@ class Leg:
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
         self._claims: dict[str, int] | None = None
-        self._strays: set[asyncio.Future[Any]] | None = None
+        self._strays: set[asyncio.Future[Any]] = set()
+        self._working: set[asyncio.Future[Any]] = set()
+        self._refused: list[tuple[asyncio.Task[Any] | None, MissingClientCapability]] = []
         self._main: asyncio.Task[Any] | None = None
         self._over = False
 
@@ -82,6 +88,8 @@ class Leg:
         """The key for the next use of this name in this round."""
         if self._over:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
+        if not name or "#" in name:
+            raise ValueError(f"a key is a name without '#', not {name!r}")
         if self._claims is None:
             self._claims = {}
         count = self._claims[name] = self._claims.get(name, 0) + 1
@@ -102,33 +110,51 @@ class Leg:
         if answer is None or ledger.asked.get(key) != question.fingerprint:
             return None
         try:
-            value = question.read(answer)
+            kept = question.tidy(answer)
+            value = question.read(kept)
         except ValueError:
             return None
-        ledger.entries[key] = Entry(ANSWER, question.fingerprint, question.tidy(answer))
+        ledger.entries[key] = Entry(ANSWER, question.fingerprint, kept)
         return (value,)
 
     async def answer(self, key: str, question: Question) -> Any:
         """The answer to one question, now or in a later round."""
         settled = self.settled(key, question)
         if settled is None:
-            self.open(key, question)
+            self.open({key: question})
             self.suspend()
         return settled[0]
 
-    def open(self, key: str, question: Question) -> None:
-        """Put a question on this round's list."""
+    def open(self, questions: Mapping[str, Question]) -> None:
+        """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
-        if missing := _lacking(question.needs, self.call.capabilities):
-            raise MissingClientCapability(missing)
-        self._pending[key] = question
+        for question in questions.values():
+            if missing := _lacking(question.needs, self.call.capabilities):
+                error = MissingClientCapability(missing)
+                self._refused.append((asyncio.current_task(), error))
+                raise error
+        self._pending |= questions
+
+    def withdraw(self) -> None:
+        """Take this round's questions back: the call is going to fail in good order."""
+        self._pending.clear()
 
     def suspend(self) -> NoReturn:
         """End the round, remembering what a gather would leave running."""
-        if self._main is not asyncio.current_task():
-            self._strays = (self._strays or set()) | _gathered(self._main)
+        if self._main is not (task := asyncio.current_task()):
+            self._strays |= _siblings(task)
         raise Suspend
+
+    async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something that must not be cut off when another task's question ends the round."""
+        if self.suspending:
+            work.close()
+            raise Suspend
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        task.add_done_callback(self._working.discard)
+        return await asyncio.shield(task)
 
     def hand_out(self, questions: Mapping[str, Question], state: str | None) -> NoReturn:
         """Ask what the author returned, with the author's own state beside it, in place of what was returned before."""
@@ -136,8 +162,7 @@ class Leg:
         for key in ledger.handed:
             ledger.entries.pop(key, None)
             ledger.asked.pop(key, None)
-        for key, question in questions.items():
-            self.open(key, question)
+        self.open(questions)
         ledger.handed = {key: question.method for key, question in questions.items()}
         ledger.state = state
         raise Suspend
@@ -168,36 +193,72 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
     """Run one round: the function's result, or what it asks."""
     leg._main = asyncio.current_task()
     try:
-        result = await run(leg)
-    except Suspend:
-        return leg.close()
-    except BaseExceptionGroup as group:
-        if (errors := group.split(Suspend)[1]) is not None:
-            raise errors from None
-        return leg.close()
-    except asyncio.CancelledError:
-        if leg._main is not None and leg._main.cancelling():
-            raise
-        raise AuthorError("the function awaited something that had been cancelled") from None
-    except SystemExit as error:
-        raise AuthorError(f"the function called sys.exit({error.code!r})") from None
-    except Exception:
-        if not leg.suspending:
-            raise
-        return leg.close()
+        try:
+            result = await run(leg)
+        except BaseException as error:
+            _weigh(leg, error)
+        else:
+            if not leg.suspending:
+                return result
+        return await _asked(leg)
     finally:
         leg._over = True
-        for stray in leg._strays or ():
+        for stray in leg._strays | leg._working:
             stray.cancel()
-    return leg.close() if leg.suspending else result
 
 
-def _gathered(task: "asyncio.Task[Any] | None") -> "set[asyncio.Future[Any]]":
-    """The tasks of the gather that a task is waiting in, if it is. There is no public way to know."""
-    waiter: Any = task
-    while isinstance(waiter, asyncio.Task):
-        waiter = getattr(waiter, "_fut_waiter", None)
-    return set(getattr(waiter, "_children", ()))
+def _weigh(leg: Leg, error: BaseException) -> None:
+    """Raise what the caller is to know of; return where the round was merely suspended."""
+    match error:
+        case Suspend():
+            return
+        case BaseExceptionGroup():
+            if (errors := error.split(Suspend)[1]) is not None:
+                raise errors from None
+        case asyncio.CancelledError():
+            if leg._main is not None and leg._main.cancelling():
+                raise error
+            raise AuthorError("the function awaited something that had been cancelled") from None
+        case SystemExit():
+            raise AuthorError(f"the function called sys.exit({error.code!r})") from None
+        case Exception() if leg.suspending and not isinstance(error, MissingClientCapability):
+            return
+        case _:
+            raise error
+
+
+async def _asked(leg: Leg) -> Ask:
+    """The end of a suspended round: steps under way finish and are recorded; nothing is asked if one cannot be."""
+    for task, error in leg._refused:
+        if task is not leg._main and task is not None and task.done() and _failure(task) is error:
+            raise error
+    leg._strays -= leg._working
+    for stray in leg._strays:
+        stray.cancel()
+    while leg._working:
+        await asyncio.wait(leg._working)
+    return leg.close()
+
+
+def _failure(task: "asyncio.Task[Any]") -> BaseException | None:
+    return None if task.cancelled() else task.exception()
+
+
+def _siblings(task: "asyncio.Task[Any] | None") -> "set[asyncio.Future[Any]]":
+    """The tasks beside this one in a gather, and in the gathers around that. There is no public way to know them."""
+    waiting = {waiter: other for other in asyncio.all_tasks() if (waiter := getattr(other, "_fut_waiter", None))}
+    found: set[asyncio.Future[Any]] = set()
+    above: list[Any] = [task]
+    while above:
+        future = above.pop()
+        if future in waiting:
+            above.append(waiting[future])
+        for waiter in waiting:
+            children = getattr(waiter, "_children", ())
+            if future in children and waiter not in found:
+                found |= {waiter, *children}
+                above.append(waiter)
+    return found
 
 
 def _lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -120,7 +120,9 @@ class KeyRing:
     """The codec in use unless you bring your own: `keys[0]` mints, every key verifies."""
 
     def __init__(self, keys: Sequence[bytes | bytearray | str]) -> None:
-        secrets = [key.encode() if isinstance(key, str) else bytes(key) for key in keys]
+        if isinstance(keys, str | bytes | bytearray):
+            raise TypeError("keys is a list of keys, not one key")
+        secrets = [_secret(key) for key in keys]
         if not secrets:
             raise ValueError("a key ring needs at least one key")
         for secret in secrets:
@@ -145,6 +147,14 @@ class KeyRing:
             return key.decrypt(raw[4:])
         except InvalidTag:
             raise InvalidRequestState("the token was changed") from None
+
+
+def _secret(key: Any) -> bytes:
+    if isinstance(key, str):
+        return key.encode()
+    if isinstance(key, bytes | bytearray):
+        return bytes(key)
+    raise TypeError(f"a key is bytes or text, not {type(key).__name__}")
 
 
 def _decode(token: str) -> bytes:

@@ -48,10 +48,15 @@ async def take(leg: Leg, step: Step) -> Any:
             raise ReplayMismatch(key)
         entry = None
     if entry is None:
-        entry = entries[key] = await _run(step, mark)
+        entry = await leg.carry_out(_recorded(entries, step, mark))
     if entry.kind == FAILURE:
         raise _failure(key, *entry.value)
     return _read(step, entry.value)
+
+
+async def _recorded(entries: dict[str, Entry], step: Step, mark: str) -> Entry:
+    entry = entries[step.key] = await _run(step, mark)
+    return entry
 
 
 async def _run(step: Step, mark: str) -> Entry:

@@ -106,10 +106,9 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         names = [*(question.key for question in questions)] if markers else [*named]
         keys = [self.claim(name) for name in names]
         settled = [self.settled(key, question) for key, question in zip(keys, questions, strict=True)]
-        for key, question, answer in zip(keys, questions, settled, strict=True):
-            if answer is None:
-                self.open(key, question)
         if None in settled:
+            asked = zip(keys, questions, settled, strict=True)
+            self.open({key: question for key, question, answer in asked if answer is None})
             self.suspend()
         values = tuple(answer[0] for answer in settled if answer is not None)
         return values if markers else dict(zip(named, values, strict=True))
@@ -125,14 +124,17 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         without a token are here as well, as in the official SDK: nothing pins them to a question, so a function that
         reads them does its own checking. The other two forms never see those.
         """
-        asked = dict.fromkeys(self.call.answers) if self._ledger is None else self._ledger.handed
+        if self.call.state is None or self._ledger is None:
+            asked: Mapping[str, str | None] = dict.fromkeys(self.call.answers)
+            given: Mapping[str, Any] = self.call.answers
+        else:
+            asked = self._ledger.handed
+            recorded = {key: self._ledger.entries[key].value for key in asked if key in self._ledger.entries}
+            given = {**self.call.answers, **recorded}
         answers = {}
         for key, method in asked.items():
-            recorded = self._ledger.entries.get(key) if self._ledger is not None else None
-            answer = self.call.answers.get(key, recorded and recorded.value)
-            if answer is not None:
-                with suppress(ValueError):
-                    answers[key] = asking.typed_answer(method, answer)
+            with suppress(ValueError):
+                answers[key] = asking.typed_answer(method, given.get(key))
         return answers or None
 
     @property

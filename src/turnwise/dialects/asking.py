@@ -8,11 +8,12 @@ asks again.
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, create_model
 
+from .._binding import read_json
 from .._ledger import fingerprint
 from .._messages import (
     AcceptedElicitation,
@@ -59,23 +60,27 @@ def question(marker: Marker) -> Question:
 def form(message: str, schema: type[Any], key: str | None) -> Question:
     """A form; the same message and type give the same question object as long as it is remembered."""
     build: Any = _form if len(message) <= _CACHEABLE_MESSAGE else _form.__wrapped__
-    return cast("Question", build(message, schema, key))
+    # Literals with the same members in another order are equal, and not the same form.
+    spelled = "" if isinstance(schema, type) else repr(schema)
+    return cast("Question", build(message, schema, key, spelled))
 
 
 @lru_cache(maxsize=1024)
-def _form(message: str, schema: type[Any], key: str | None) -> Question:
-    requested, read = _form_type(cast("Any", schema))
+def _form(message: str, schema: type[Any], key: str | None, spelled: str) -> Question:
+    requested, read = _form_type(cast("Any", schema), spelled)
     known = requested["properties"]
 
     def read_answer(answer: Any) -> Any:
-        if _action(answer) == "accept":
-            return AcceptedElicitation(read(answer.get("content")))
+        if answer["action"] == "accept":
+            return AcceptedElicitation(read(answer["content"]))
         return _refused(answer)
 
     def tidy(answer: Any) -> Any:
-        if answer["action"] != "accept":
+        if _action(answer) != "accept":
             return {"action": answer["action"]}
-        content = {name: value for name, value in answer["content"].items() if name in known}
+        content = answer.get("content")
+        if isinstance(content, dict):
+            content = {name: value for name, value in content.items() if name in known}
         return {"action": "accept", "content": content}
 
     params = {"mode": "form", "message": message, "requestedSchema": requested}
@@ -99,10 +104,10 @@ def url(message: str, address: str, key: str | None) -> Question:
     """A page to visit. The id that older wires carry beside it is no part of this one."""
 
     def read_answer(answer: Any) -> Any:
-        return AcceptedUrlElicitation() if _action(answer) == "accept" else _refused(answer)
+        return AcceptedUrlElicitation() if answer["action"] == "accept" else _refused(answer)
 
     params = {"mode": "url", "message": message, "url": address}
-    return _question(key, ELICIT, params, URL, read_answer, lambda answer: {"action": answer["action"]})
+    return _question(key, ELICIT, params, URL, read_answer, lambda answer: {"action": _action(answer)})
 
 
 def sample(marker: Sample) -> Question:
@@ -171,14 +176,12 @@ def _question(
     params: Mapping[str, Any],
     needs: Mapping[str, Any],
     read: Callable[[Any], Any],
-    tidy: Callable[[Any], Any] = dict,
+    tidy: Callable[[Any], Any] | None = None,
 ) -> Question:
     mark = fingerprint(method, params)
-    if key is not None and (not key or "#" in key):
-        raise ValueError(f"a key is a name without '#', not {key!r}")
     if key is None:
         key = f"{method.partition('/')[0]}-{mark}"
-    return Question(key, method, params, needs, mark, read, tidy)
+    return Question(key, method, params, needs, mark, read, tidy or _object)
 
 
 def _needs(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -187,6 +190,12 @@ def _needs(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
     if method == SAMPLE:
         return {"sampling": {"tools": {}} if "tools" in params or "toolChoice" in params else {}}
     return {"roots": {}}
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise ValueError("an answer is an object")
+    return answer
 
 
 def _action(answer: Any) -> str:
@@ -205,32 +214,35 @@ def _read_roots(answer: Any) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _form_type(schema: type[Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _form_type(schema: type[Any], spelled: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     """A type's form schema, and how its content is read. A plain type is a form with the one field `value`."""
     if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return _rendered(schema), schema.__pydantic_validator__.validate_python
+        return _rendered(schema), partial(read_json, schema)
     wrapper = create_model("Answer", value=(schema, ...))
-    validate = wrapper.__pydantic_validator__.validate_python
-    return _rendered(wrapper), lambda content: cast("Any", validate(content)).value
+    return _rendered(wrapper), lambda content: read_json(wrapper, content).value
 
 
 def _rendered(model: type[BaseModel]) -> dict[str, Any]:
+    """A model as a form. Of its names only those of its fields are shown, so renaming a class changes no question."""
     schema = model.model_json_schema()
-    definitions = schema.pop("$defs", {})
-    if schema.get("title") == model.__name__:  # The client need not know it, and renaming a class changes no question.
-        del schema["title"]
+    if schema.get("type") != "object":
+        raise InvalidSignature(f"{model.__name__}: a form is a flat object")
+    definitions = schema.get("$defs", {})
     properties = {name: _flat(part, definitions) for name, part in schema.get("properties", {}).items()}
     for name, part in properties.items():
+        part.setdefault("title", name.replace("_", " ").title())
         if not _is_primitive(part):
             raise InvalidSignature(f"{model.__name__}.{name}: a form takes plain values and choices, not {part!r}")
-    return {**schema, "properties": properties}
+    required = {"required": schema["required"]} if "required" in schema else {}
+    return {"type": "object", "properties": properties, **required}
 
 
 def _flat(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """A property without references and without a null arm: in a form, optional means not required."""
     part = dict(part)
     if reference := part.pop("$ref", None):
-        part = {**definitions[reference.rpartition("/")[2]], **part}
+        target = {**definitions[reference.rpartition("/")[2]], "title": None, "description": None}
+        part = {name: value for name, value in {**target, **part}.items() if value is not None}
     choices = part.get("anyOf", ())
     arms = [arm for arm in choices if arm.get("type") != "null"]
     if len(arms) == 1 and len(choices) > 1:
