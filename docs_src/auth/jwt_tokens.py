@@ -17,4 +17,4 @@ async def whoami(ctx: Context) -> str:
     return f"{token.subject} through {token.client_id}" if token else "nobody"
 
 
-app = server.asgi()
+app = server.asgi(allowed_hosts=["mcp.example.com"])

@@ -29,9 +29,7 @@ class TableVerifier:
         if row is None:
             return None
         client, user, until = row
-        return AccessToken(
-            token, client, ["notes:read"], expires_at=until, resource=URL, subject=user, issuer=ISSUER
-        )
+        return AccessToken(token, client, ["notes:read"], expires_at=until, resource=URL, subject=user, issuer=ISSUER)
 
 
 server = MCPServer(

@@ -39,7 +39,10 @@ from .errors import (
     RoundOver,
     StepFailed,
     ToolError,
+    TooManyRounds,
     TurnwiseError,
+    Unanswerable,
+    UnknownResultType,
 )
 from .server import MCPServer
 
@@ -91,8 +94,11 @@ __all__ = [
     "StepFailed",
     "SubscriptionBus",
     "TokenVerifier",
+    "TooManyRounds",
     "ToolError",
     "TurnwiseError",
+    "Unanswerable",
+    "UnknownResultType",
     "UserMessage",
     "VerifierUnavailable",
 ]

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
+from ._calling import hints_of, is_async, name_of
+from ._json import encode
 from .errors import InvalidArguments, InvalidSignature
 
 
@@ -38,11 +39,15 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What there is to know of a function before it is called."""
+    """What there is to know of a function before it is called. `required` names the parameters that the caller gives,
+    and says which it must.
+    """
 
     fn: Callable[..., Any]
     name: str
+    required: Mapping[str, bool]
     model: type[BaseModel]
+    schema: dict[str, Any]
     renamed: Mapping[str, str]
     context: str | None
     resolved: tuple[Parameter, ...]
@@ -59,10 +64,6 @@ class Binding:
             return {self.renamed.get(name, name): value for name, value in values.items()}
         return typing.cast("dict[str, Any]", values)
 
-    def schema(self) -> dict[str, Any]:
-        """The JSON Schema of what the caller passes."""
-        return self.model.model_json_schema(by_alias=True)
-
 
 def read_json(model: type[BaseModel], data: Any) -> Any:
     """Validate decoded JSON. What strict types refuse as Python, such as a date in text, they may take as JSON."""
@@ -70,49 +71,52 @@ def read_json(model: type[BaseModel], data: Any) -> Any:
     try:
         return validator.validate_python(data)
     except ValidationError:
-        return validator.validate_json(orjson.dumps(data))
+        return validator.validate_json(encode(data))
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(arbitrary_types_allowed=True, populate_by_name=False)
+def bind(fn: Callable[..., Any], context: type, *, is_resolver: bool = False) -> Binding:
+    """Read a function's signature; raises InvalidSignature where it cannot be called by name with JSON.
 
-
-def bind(fn: Callable[..., Any], context: type) -> Binding:
-    """Read a function's signature; raises InvalidSignature where it cannot be called by name."""
-    name = getattr(fn, "__name__", type(fn).__name__)
+    What a resolver takes is not given by the caller, and may be anything.
+    """
+    name = name_of(fn)
     hints = _hints(fn, name)
+    parameters = _parameters(fn, name)
     fields: dict[str, Any] = {}
     renamed: dict[str, str] = {}
     resolved: list[Parameter] = []
     injected = None
-    for parameter in _parameters(fn, name):
+    for parameter in parameters:
         annotation = hints.get(parameter.name, Any)
         if _is_context(annotation, context):
+            if injected is not None:
+                raise InvalidSignature(f"{name}: one context is enough, {injected!r} or {parameter.name!r}")
             injected = parameter.name
         elif (resolve := _resolve_of(annotation)) is not None:
             resolved.append(Parameter(parameter.name, annotation, resolve))
         else:
-            field = _safe_name(parameter.name)
+            field = _safe_name(parameter.name, parameters)
             if field != parameter.name:
                 renamed[field] = parameter.name
             fields[field] = _field(parameter, annotation, field)
-    model = _model(name, fields)
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(fn)) or inspect.iscoroutinefunction(
-        getattr(fn, "__call__", None)  # noqa: B004 - an object whose __call__ is async
-    )
-    return Binding(fn, name, model, renamed, injected, tuple(resolved), hints.get("return", Any), is_async)
+    required = {renamed.get(field, field): default is ... for field, (_, default) in fields.items()}
+    model, schema = _model(name, {} if is_resolver else fields)
+    returns = hints.get("return", Any)
+    return Binding(fn, name, required, model, schema, renamed, injected, tuple(resolved), returns, is_async(fn))
 
 
 def _hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
-    target = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004
     try:
-        return typing.get_type_hints(inspect.unwrap(target), include_extras=True)
-    except NameError as error:
+        return hints_of(fn)
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
         raise InvalidSignature(f"{name}: an annotation cannot be resolved: {error}") from None
 
 
 def _parameters(fn: Callable[..., Any], name: str) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(fn).parameters.values())
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except ValueError as error:
+        raise InvalidSignature(f"{name}: {error}") from None
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise InvalidSignature(f"{name}: parameter {parameter.name!r} is positional-only; arguments come by name")
@@ -128,16 +132,24 @@ def _field(parameter: inspect.Parameter, annotation: Any, field: str) -> tuple[A
     return Annotated[annotation, Field(alias=parameter.name)], default
 
 
-def _model(name: str, fields: dict[str, Any]) -> type[BaseModel]:
+def _model(name: str, fields: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
     try:
-        return create_model(f"{name}Arguments", __base__=_Arguments, **fields)
+        model = create_model(f"{name}Arguments", **fields)
+        return model, model.model_json_schema(by_alias=True)
     except PydanticUserError as error:
         raise InvalidSignature(f"{name}: {error.message}") from None
 
 
-def _safe_name(name: str) -> str:
-    """A field name that pydantic accepts: no leading underscore, none of its own attributes."""
-    return f"argument_{name.lstrip('_')}" if name.startswith("_") or hasattr(BaseModel, name) else name
+def _safe_name(name: str, parameters: list[inspect.Parameter]) -> str:
+    """A field name that pydantic accepts: no leading underscore, none of its own attributes, nothing taken."""
+    if not name.startswith(("_", "model_")) and not hasattr(BaseModel, name):
+        return name
+    taken = {parameter.name for parameter in parameters}
+    place = next(place for place, parameter in enumerate(parameters) if parameter.name == name)
+    candidate = f"argument_{place}"
+    while candidate in taken:
+        candidate += "_"
+    return candidate
 
 
 def _is_context(annotation: Any, context: type) -> bool:

@@ -5,29 +5,25 @@ resources differ in where their arguments come from and how their value is writt
 the ledger that a call brings and seals the one that it leaves.
 """
 
-import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from typing import Any
 
 from ._binding import Binding
 from ._bus import SubscriptionBus
+from ._calling import in_thread
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome
 from ._resolving import Plan, Resolution
 from ._rounds import play
 from ._schemas import Check
-from ._sealed import RequestStateSecurity
+from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
 from ._templates import Template
 from .context import Context
 from .dialects.asking import is_input_required, returned
 from .errors import AuthorError, InvalidArguments, InvalidParams, ResourceNotFound
 
 ASKING = ("tools/call", "prompts/get", "resources/read")
-THREADS = 40
 _NO_HINT = CacheHint()
 
 Run = Callable[[Any], Awaitable[dict[str, Any]]]
@@ -57,7 +53,7 @@ class Endpoint:
             arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
         if binding.context is not None:
             arguments[binding.context] = context
-        value = await (binding.fn(**arguments) if binding.is_async else invoke(binding, arguments))
+        value = await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
         if is_input_required(value):
             context.hand_out(*returned(value))
         return self.render(context.call, value)
@@ -71,17 +67,8 @@ def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
 
 
 async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:
-    """Call a function of either colour; a plain one runs in a thread, with the caller's context variables."""
-    if binding.is_async:
-        return await binding.fn(**arguments)
-    work = partial(contextvars.copy_context().run, partial(binding.fn, **arguments))
-    value = await asyncio.get_running_loop().run_in_executor(_threads(), work)
-    return await value if asyncio.iscoroutine(value) else value
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, "turnwise-call")
+    """Call a function of either colour."""
+    return await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
 
 
 class Catalogue:
@@ -106,7 +93,8 @@ class Catalogue:
         self.handlers: dict[str, Callable[[Call], Awaitable[Outcome]]] = dict.fromkeys(ASKING, self._serve)
         self._host = host
         self._security = security
-        self._audience: str = info["name"]
+        self._name: str = info["name"]
+        self.is_closing = False
 
     async def _serve(self, call: Call) -> Outcome:
         endpoint, call = self.find(call)
@@ -116,7 +104,7 @@ class Catalogue:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""
         ledger = None
         if call.state is not None:
-            ledger = Ledger.decode(*self._security.unseal(call, call.state, self._audience))
+            ledger = Ledger.decode(*self._security.unseal(call, self._bearer(call), call.state))
         outcome = await play(Context(call, self._host, ledger), run)
         if not isinstance(outcome, Ask):
             return Done(outcome)
@@ -124,7 +112,15 @@ class Catalogue:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
         settled.version = version
-        return Ask(outcome.questions, self._security.seal(call, settled.encode(), settled.lineage, self._audience))
+        token = self._security.seal(call, self._bearer(call), settled.encode(), settled.lineage)
+        return Ask(outcome.questions, token)
+
+    def _bearer(self, call: Call) -> Bearer:
+        bind = self._security.bind_principal
+        if bind is authenticated_principal:
+            access = call.post.access
+            return Bearer(None if access is None else access.principal, self._name)
+        return Bearer(None if bind is None else bind(Context(call, self._host, None)), self._name)
 
     def find(self, call: Call) -> tuple[Endpoint, Call]:
         """The endpoint that a call is aimed at, and the call with that endpoint's arguments."""

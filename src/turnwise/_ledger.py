@@ -11,12 +11,12 @@ ledger is carried: sealed into a token, or kept in a store.
 import base64
 import hashlib
 import hmac
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import orjson
-
+from ._json import encode
 from .errors import InvalidRequestState
 
 ANSWER: Final = "a"
@@ -86,7 +86,15 @@ def _unpack(kind: str, fingerprint: str, value: Any) -> Entry:
     return Entry(kind, fingerprint, value)
 
 
+def is_json(data: Any) -> bool:
+    """Whether plain data has no NaN or infinity in it, which would silently be written as null."""
+    if isinstance(data, float):
+        return math.isfinite(data)
+    children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return all(is_json(child) for child in children)
+
+
 def fingerprint(method: str, params: Mapping[str, Any] | list[Any]) -> str:
     """64 bits that tell one question, or one step and its arguments, from another."""
-    data = orjson.dumps([method, params], option=orjson.OPT_SORT_KEYS)
+    data = encode([method, params], sort_keys=True)
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8]).decode()[:11]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import TypedDict
 
 from ._binding import bind
+from ._calling import inner
 from ._catalogue import Endpoint
 from ._messages import CacheHint
 from ._resolving import plan
@@ -70,7 +71,7 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions) -> Endp
         raise InvalidSignature(f"{name!r}: a tool's name has 1 to 128 of the characters A-Z a-z 0-9 _ - .")
     output = content.Output(name, binding.returns, options.get("structured_output"))
     own = options.get("input_schema")
-    schema = own or binding.schema()
+    schema = own or binding.schema
     definition = listing.definition(
         name=name,
         title=options.get("title"),
@@ -123,8 +124,8 @@ def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions) -> Endp
         meta=options.get("meta"),
     )
     template = compile_template(uri) if is_template(uri) else None
-    taken = {binding.renamed.get(name, name) for name in binding.model.model_fields}
-    offered = template.names if template is not None else set()
+    taken = set(binding.required)
+    offered = set(template.names) if template is not None else set()
     if taken != offered:
         raise InvalidSignature(
             f"{binding.name}: the URI {uri!r} gives {sorted(offered)}, the function takes {sorted(taken)}"
@@ -140,7 +141,7 @@ def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions) -> Endp
 
 
 def _description(fn: Callable[..., Any], options: PromptOptions) -> str | None:
-    return options.get("description") or inspect.getdoc(fn) or None
+    return options.get("description") or inspect.getdoc(inner(fn)) or None
 
 
 def completion_arguments(params: Mapping[str, Any]) -> tuple[Any, Any, Any]:

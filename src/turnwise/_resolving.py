@@ -52,14 +52,13 @@ def plan(
         resolve = parameter.resolve or Resolve(lambda: None)
         if resolve.fn in _above:
             raise InvalidSignature(f"{root.name}: resolvers depend on each other in a circle")
-        inner = bind(resolve.fn, context)
-        names = {inner.renamed.get(name, name): field for name, field in inner.model.model_fields.items()}
-        offered = {root.renamed.get(name, name) for name in root.model.model_fields}
-        if unknown := [name for name, field in names.items() if name not in offered and field.is_required()]:
+        inner = bind(resolve.fn, context, is_resolver=True)
+        offered = root.required
+        if unknown := [name for name, must in inner.required.items() if must and name not in offered]:
             raise InvalidSignature(
                 f"{root.name}: resolver {inner.name} takes {unknown[0]!r}, which the call does not have"
             )
-        takes = tuple(name for name in names if name in offered)
+        takes = tuple(name for name in inner.required if name in offered)
         below = plan(inner, context, (*_above, resolve.fn), root)
         plans.append(Plan(parameter.name, _wants_outcome(parameter.annotation), inner, takes, below))
     return tuple(plans)

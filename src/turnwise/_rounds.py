@@ -46,6 +46,9 @@ from ._ledger import ANSWER, CLOCK, Entry, Ledger
 from ._messages import Ask, Call, Question
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
+PATIENCE = 1.0
+"""Seconds that a step which was given up has to stop in."""
+
 T = TypeVar("T")
 LegT = TypeVar("LegT", bound="Leg")
 
@@ -103,7 +106,7 @@ class Leg:
         entry = ledger.entries.get(key)
         if entry is not None and entry.fingerprint == question.fingerprint:
             try:
-                return (question.read(entry.value),)
+                return (question.read(question.tidy(entry.value)),)
             except ValueError:
                 del ledger.entries[key]
         answer = self.call.answers.get(key)
@@ -143,18 +146,24 @@ class Leg:
     def suspend(self) -> NoReturn:
         """End the round, remembering what a gather would leave running."""
         if self._main is not (task := asyncio.current_task()):
-            self._strays |= _siblings(task)
+            self._strays |= _siblings(task, self._main)
         raise Suspend
 
     async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that must not be cut off when another task's question ends the round."""
-        if self.suspending:
+        if self._over or self.suspending:
             work.close()
-            raise Suspend
+            raise RoundOver("this round has ended; a step cannot begin any more") if self._over else Suspend
         task = asyncio.ensure_future(work)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not self.suspending:  # The author gave it up, or the client did.
+                task.cancel()
+                await asyncio.wait({task}, timeout=PATIENCE)
+            raise
 
     def hand_out(self, questions: Mapping[str, Question], state: str | None) -> NoReturn:
         """Ask what the author returned, with the author's own state beside it, in place of what was returned before."""
@@ -244,13 +253,21 @@ def _failure(task: "asyncio.Task[Any]") -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
-def _siblings(task: "asyncio.Task[Any] | None") -> "set[asyncio.Future[Any]]":
-    """The tasks beside this one in a gather, and in the gathers around that. There is no public way to know them."""
+def _siblings(task: "asyncio.Task[Any] | None", main: "asyncio.Task[Any] | None") -> "set[asyncio.Future[Any]]":
+    """The tasks beside this one in a gather, and in the gathers around that up to the round's own task.
+
+    There is no public way to know them.
+    """
+    nearest: Any = getattr(main, "_fut_waiter", None)
+    if task in getattr(nearest, "_children", ()):
+        return set(nearest._children)
     waiting = {waiter: other for other in asyncio.all_tasks() if (waiter := getattr(other, "_fut_waiter", None))}
     found: set[asyncio.Future[Any]] = set()
     above: list[Any] = [task]
     while above:
         future = above.pop()
+        if future is main:
+            continue
         if future in waiting:
             above.append(waiting[future])
         for waiter in waiting:

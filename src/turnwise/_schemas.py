@@ -19,7 +19,11 @@ def check_for(schema: Mapping[str, Any]) -> Check:
     import referencing.exceptions
 
     try:
-        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        unknown: Any = None
+        kind = jsonschema.validators.validator_for(schema, default=unknown)
+        if kind is None and "$schema" in schema:
+            raise InvalidSignature(f"this dialect of JSON Schema is not supported: {schema['$schema']}")
+        kind = kind or jsonschema.Draft202012Validator
         kind.check_schema(dict(schema))
     except jsonschema.SchemaError as error:
         raise InvalidSignature(f"not a JSON Schema: {error.message}") from None

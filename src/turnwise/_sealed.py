@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from ._json import decode, encode, encode_slowly
 from ._messages import Call
 from .errors import InvalidRequestState
 
@@ -61,6 +62,13 @@ class Claims(NamedTuple):
     target: str
     arguments: str
     principal: str | None
+
+
+class Bearer(NamedTuple):
+    """Who a token is made for and by: the caller, where one is known, and the server's name."""
+
+    principal: str | None
+    server: str
 
 
 class XAES:
@@ -178,17 +186,18 @@ def _base64(raw: bytes) -> bytes:
     return binascii.b2a_base64(raw, newline=False).rstrip(b"=")
 
 
-def authenticated_principal(call: Call) -> str | None:
-    """Bind a token to the client, issuer and subject of the access token, where there is one."""
-    access = call.post.access
-    return None if access is None else access.principal
+def authenticated_principal(context: Any) -> str | None:
+    """The client, issuer and subject of the access token, where there is one."""
+    access = context.access_token
+    return None if access is None else str(access.principal)
 
 
 class RequestStateSecurity:
     """How `requestState` is protected. Exactly one of `keys` and `codec`.
 
-    `ttl` is how long a question may wait for its answer, in seconds. `audience` defaults to the server's name;
-    give several services the same one only if they are to accept each other's tokens.
+    `ttl` is how long a question may wait for its answer, in seconds. `bind_principal` is given the call's context and
+    says who is calling: unless you know better, the client, issuer and subject of the access token. `audience` defaults
+    to the server's name; give several services the same one only if they are to accept each other's tokens.
     """
 
     def __init__(
@@ -197,7 +206,7 @@ class RequestStateSecurity:
         keys: Sequence[bytes | bytearray | str] | None = None,
         codec: StateCodec | None = None,
         ttl: float = 3600.0,
-        bind_principal: Callable[[Call], str | None] | None = authenticated_principal,
+        bind_principal: Callable[[Any], str | None] | None = authenticated_principal,
         audience: str | None = None,
     ) -> None:
         if (keys is None) == (codec is None):
@@ -217,23 +226,23 @@ class RequestStateSecurity:
         security.is_process_local = True
         return security
 
-    def seal(self, call: Call, ledger: Any, lineage: bytes, audience: str) -> str:
+    def seal(self, call: Call, bearer: Bearer, ledger: Any, lineage: bytes) -> str:
         """A token for the next round of this very call."""
-        claims = self._claims(call, lineage, audience)
-        return self.codec.seal(orjson.dumps({"c": [*claims], "l": _base64(lineage).decode(), "g": ledger}))
+        claims = self._claims(call, bearer, lineage)
+        return self.codec.seal(encode({"c": [*claims], "l": _base64(lineage).decode(), "g": ledger}))
 
-    def unseal(self, call: Call, token: str, audience: str) -> tuple[bytes, Any]:
+    def unseal(self, call: Call, bearer: Bearer, token: str) -> tuple[bytes, Any]:
         """The lineage and the ledger that a token carries, once every claim holds for this call."""
         payload = self._open(token)
         try:
-            body = orjson.loads(payload)
+            body = decode(payload)
             claims, lineage, ledger = Claims(*body["c"]), binascii.a2b_base64(body["l"] + "=="), body["g"]
             is_expired = not call.post.now < claims.expires
         except (ValueError, KeyError, TypeError, IndexError):
             raise InvalidRequestState("the payload has another format") from None
         if is_expired:
             raise InvalidRequestState("expired")
-        due = self._claims(call, lineage, audience)
+        due = self._claims(call, bearer, lineage)
         if claims[1:] != due[1:]:
             wrong = [name for name, was, now in zip(Claims._fields, claims, due, strict=True) if was != now]
             raise InvalidRequestState(f"minted for another call: not the same {wrong[-1]}")
@@ -247,15 +256,18 @@ class RequestStateSecurity:
         except Exception as error:  # A codec of your own: whatever it raises, the client learns nothing from it.
             raise InvalidRequestState(f"the codec raised {type(error).__name__}") from None
 
-    def _claims(self, call: Call, lineage: bytes, audience: str) -> Claims:
-        principal = self.bind_principal(call) if self.bind_principal is not None else None
+    def _claims(self, call: Call, bearer: Bearer, lineage: bytes) -> Claims:
+        try:
+            arguments = orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS)
+        except TypeError:
+            arguments = encode_slowly(call.arguments, sort_keys=True)
         return Claims(
             expires=math.ceil(call.post.now + self.ttl),
-            audience=self.audience or audience,
+            audience=self.audience or bearer.server,
             method=call.method,
             target=call.target,
-            arguments=digest(orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS)),
-            principal=None if principal is None else digest(lineage + principal.encode()),
+            arguments=digest(arguments),
+            principal=None if bearer.principal is None else digest(lineage + bearer.principal.encode()),
         )
 
 

@@ -5,19 +5,22 @@ the ledger as JSON and is read back to the annotated type, in the round where it
 the same value every time.
 """
 
-import asyncio
-import inspect
-import typing
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_jsonable_python
 
-from ._ledger import FAILURE, STEP, Entry, fingerprint
+from ._calling import hints_of, in_thread, is_async, name_of
+from ._ledger import FAILURE, STEP, Entry, fingerprint, is_json
 from ._rounds import Leg
 from .errors import AuthorError, ReplayMismatch, StepFailed, ToolError
+
+log = logging.getLogger("turnwise.steps")
 
 OnChange = Literal["fail", "rerun"]
 
@@ -34,13 +37,15 @@ class Step(NamedTuple):
 
 def claim_step(leg: Leg, name: str | None, step: Step) -> Step:
     """Give a step its key: its name, numbered from its second use on."""
-    return step._replace(key=leg.claim(name or str(getattr(step.fn, "__name__", "step"))))
+    if step.on_change not in get_args(OnChange):
+        raise ValueError(f"on_change is 'fail' or 'rerun', not {step.on_change!r}")
+    return step._replace(key=leg.claim(name or name_of(step.fn)))
 
 
 async def take(leg: Leg, step: Step) -> Any:
     """The step's result: from the ledger, or by running it now."""
     key = step.key
-    mark = fingerprint("step", [key, _jsonable(key, [step.args, step.kwargs])])
+    mark = fingerprint("step", [key, _plain(key, "argument", [step.args, step.kwargs])])
     entries = leg.book().entries
     entry = entries.get(key)
     if entry is not None and entry.fingerprint != mark:
@@ -61,16 +66,13 @@ async def _recorded(entries: dict[str, Entry], step: Step, mark: str) -> Entry:
 
 async def _run(step: Step, mark: str) -> Entry:
     try:
-        if inspect.iscoroutinefunction(step.fn):
-            result = await step.fn(*step.args, **step.kwargs)
-        else:
-            result = await asyncio.to_thread(step.fn, *step.args, **step.kwargs)
-            if inspect.isawaitable(result):
-                result = await result
+        work = step.fn if is_async(step.fn) else partial(in_thread, step.fn)
+        result = await work(*step.args, **step.kwargs)
     except Exception as error:
+        log.info("step %r failed", step.key, exc_info=True)
         kind = "ToolError" if isinstance(error, ToolError) else type(error).__name__
         return Entry(FAILURE, mark, [kind, str(error)])
-    return Entry(STEP, mark, _jsonable(step.key, result))
+    return Entry(STEP, mark, _plain(step.key, "result", result))
 
 
 def _failure(key: str, kind: str, text: str) -> Exception:
@@ -82,22 +84,35 @@ def _read(step: Step, value: Any) -> Any:
     if adapter is None:
         return value
     try:
-        return adapter.validate_python(value)
+        return adapter.validate_json(orjson.dumps(value))
     except ValidationError as error:
         raise AuthorError(f"step {step.key!r}: its recorded result does not fit its annotation: {error}") from None
 
 
-@lru_cache(maxsize=512)
 def _result_type(fn: Callable[..., Any]) -> "TypeAdapter[Any] | None":
     try:
-        returns = typing.get_type_hints(inspect.unwrap(fn), include_extras=True).get("return", Any)
-    except (NameError, TypeError):
+        returns = hints_of(fn).get("return", Any)
+    except (NameError, AttributeError, SyntaxError, TypeError):
         return None
-    return None if returns is Any else TypeAdapter(returns)
+    if get_origin(returns) in (Awaitable, Coroutine):
+        returns = get_args(returns)[-1]
+    return None if returns is Any else _adapter(returns)
 
 
-def _jsonable(key: str, value: Any) -> Any:
+@lru_cache(maxsize=512)
+def _adapter(returns: Any) -> "TypeAdapter[Any] | None":
     try:
-        return to_jsonable_python(value)
-    except PydanticSerializationError as error:
-        raise AuthorError(f"step {key!r}: arguments and results must be plain data: {error}") from None
+        return TypeAdapter(returns)
+    except PydanticUserError:
+        return None
+
+
+def _plain(key: str, what: str, value: Any) -> Any:
+    try:
+        data = to_jsonable_python(value)
+        if not is_json(data):
+            raise ValueError("NaN and infinities are no JSON")
+        orjson.dumps(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise AuthorError(f"step {key!r}: its {what} is no plain data: {error}") from None
+    return data

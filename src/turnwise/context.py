@@ -4,6 +4,7 @@ It is the engine's `Leg` with the author's vocabulary. Questions may be asked in
 settle on the same ledger. The room knows no wire: questions and notifications are rendered next door.
 """
 
+import math
 import random
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -197,6 +198,8 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the call has come, if the client wants to know."""
         token = self.call.meta.get("progressToken")
+        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0):
+            return
         if isinstance(token, str | int) and not isinstance(token, bool):
             await self.call.post.emit(notifying.progress(token, progress, total, message))
 
@@ -205,6 +208,8 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         wanted = self.call.meta.get(LOG_LEVEL)
         if level not in notifying.LEVELS:
             raise ValueError(f"not a log level: {level!r}")
+        if self._over:
+            return
         if wanted is not None and notifying.LEVELS.index(level) >= notifying.LEVELS.index(wanted):
             await self.call.post.emit(notifying.log_message(level, data, logger_name))
 

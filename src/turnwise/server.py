@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import orjson
 from typing_extensions import TypeVar, Unpack
@@ -28,7 +28,7 @@ from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
 from .dialects.v2026_07_28 import Wire
 from .errors import AuthorError
-from .transports.asgi import App, Callers
+from .transports.asgi import LOCAL, App, Callers
 from .transports.stdio import serve_stdio
 
 if TYPE_CHECKING:
@@ -195,12 +195,8 @@ class MCPServer(Generic[LifespanT]):
 
     async def start(self) -> None:
         """Enter the lifespan. Transports do this; it is for those who mount the server in something else."""
+        self._catalogue.is_closing = False
         await self._life.start()
-        if self._security.is_process_local and _has_sibling_workers():
-            log.warning(
-                "several workers run, but each seals requestState under a key of its own: a retry that reaches another "
-                "worker is refused. Share one: RequestStateSecurity(keys=[...])"
-            )
 
     async def stop(self) -> None:
         """Leave the lifespan."""
@@ -208,6 +204,7 @@ class MCPServer(Generic[LifespanT]):
 
     def close_subscriptions(self) -> None:
         """End every `subscriptions/listen` in good order, as a shutdown begins."""
+        self._catalogue.is_closing = True
         if self._bus is not None:
             self._bus.close()
 
@@ -224,8 +221,13 @@ class MCPServer(Generic[LifespanT]):
         """An ASGI application, to be served by itself or mounted in another.
 
         `host` is the address it will be bound to: on localhost only local Host and Origin values are let in, unless
-        `allowed_hosts` and `allowed_origins` say otherwise.
+        `allowed_hosts` and `allowed_origins` say otherwise. The host of a protected resource's own URL is let in too.
         """
+        if self._security.is_process_local and _has_sibling_workers():
+            log.warning(
+                "several workers run, but each seals requestState under a key of its own: a retry that reaches another "
+                "worker is refused. Share one: RequestStateSecurity(keys=[...])"
+            )
         verifier, settings = self._auth
         doorkeeper, documents = None, {}
         if verifier is not None and settings is not None:
@@ -234,12 +236,13 @@ class MCPServer(Generic[LifespanT]):
             documents = {unquote(metadata_path(settings.resource_server_url)): metadata}
         return App(
             self.wire,
-            Callers(host, allowed_hosts, allowed_origins),
+            Callers(host, _hosts(allowed_hosts, host, settings), allowed_origins),
             path=path,
             max_body=max_body,
             keepalive=keepalive,
             start=self.start,
             stop=self.stop,
+            ensure=self._life.ensure if self._life.is_needed else None,
             doorkeeper=doorkeeper,
             documents=documents,
         )
@@ -285,19 +288,24 @@ class _Life:
     ) -> None:
         self._server = server
         self._lifespan = lifespan
+        self.is_needed = lifespan is not None
         self._users = 0
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._over: asyncio.Event | None = None
 
     async def start(self) -> None:
+        await self.ensure()
+        self._users += 1
+
+    async def ensure(self) -> None:
+        """Enter the lifespan unless somebody has."""
         if self._lifespan is None:
             return
         loop = asyncio.get_running_loop()
         if self._ready is None or self._ready.get_loop() is not loop:
             self._users, self._ready, self._over = 0, loop.create_future(), asyncio.Event()
             self._task = loop.create_task(self._hold(self._lifespan, self._ready, self._over))
-        self._users += 1
         await asyncio.shield(self._ready)
 
     async def _hold(self, lifespan: Any, ready: "asyncio.Future[None]", over: asyncio.Event) -> None:
@@ -319,6 +327,12 @@ class _Life:
         self._over.set()
         task, self._task, self._ready, self._over = self._task, None, None, None
         await task
+
+
+def _hosts(allowed: Sequence[str] | None, bind: str, settings: AuthSettings | None) -> Sequence[str] | None:
+    if allowed is not None or settings is None or bind not in (*LOCAL, "::1"):
+        return allowed
+    return (*LOCAL, urlsplit(settings.resource_server_url).netloc)
 
 
 def _bus(subscriptions: SubscriptionBus | Literal[False] | None) -> SubscriptionBus | None:

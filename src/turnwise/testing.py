@@ -23,7 +23,7 @@ from .transports.memory import Memory
 if TYPE_CHECKING:
     import mcp_types as types
 
-Callback = Callable[[Any, Any], Awaitable[Any]]
+Callback = Callable[..., Awaitable[Any]]
 
 
 class Round(NamedTuple):
@@ -123,7 +123,7 @@ class Connection:
             typed = mode.model_validate(params)
         elif method == SAMPLE:
             typed = types.CreateMessageRequestParams.model_validate(params)
-        answer = await callback(self, typed)
+        answer = await (callback(self) if method == ROOTS else callback(self, typed))
         return answer if isinstance(answer, Mapping) else wire_dict(answer)
 
     def _notified(self, message: bytes) -> None:
@@ -155,7 +155,8 @@ async def connect(
 ) -> AsyncIterator[Connection]:
     """A client joined to a server by a function call. It declares the capabilities that it has callbacks for.
 
-    A callback is `async def (connection, params)` and returns an official result type or a plain dict.
+    A callback is `async def (connection, params)`, for roots `async def (connection)`, and returns an official result
+    type or a plain dict.
     """
     given = {ELICIT: elicitation_callback, SAMPLE: sampling_callback, ROOTS: list_roots_callback}
     callbacks = {method: callback for method, callback in given.items() if callback is not None}

@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 import turnwise
-from turnwise import AcceptedElicitation, Context, MCPServer
+from turnwise import AcceptedElicitation, Context, MCPServer, _json
 from turnwise._binding import Binding
 
 SOURCE = str(Path(turnwise.__file__).parent)
@@ -138,35 +138,26 @@ def test_a_retry_with_a_token_reaches_its_tool_in_few_modules_and_frames() -> No
 
 
 def test_a_call_is_decoded_validated_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = {"loads": 0, "dumps": 0, "validate": 0}
+    counts = {"decode": 0, "encode": 0, "validate": 0}
 
-    class Counting:
-        JSONDecodeError = orjson.JSONDecodeError
-        JSONEncodeError = orjson.JSONEncodeError
+    def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any, **kwargs: Any) -> Any:
+            counts[name] += 1
+            return original(*args, **kwargs)
 
-        @staticmethod
-        def loads(data: bytes) -> Any:
-            counts["loads"] += 1
-            return orjson.loads(data)
+        return count
 
-        @staticmethod
-        def dumps(*args: Any, **kwargs: Any) -> bytes:
-            counts["dumps"] += 1
-            return orjson.dumps(*args, **kwargs)
-
-    validate = Binding.validate
-
-    def counting(self: Binding, arguments: Any) -> Any:
-        counts["validate"] += 1
-        return validate(self, arguments)
-
+    originals: dict[str, Callable[..., Any]] = {
+        name: getattr(_json, name) for name in ("decode", "encode", "encode_slowly")
+    }
     app = make_server(Walk()).asgi()
-    for module in list(sys.modules.values()):
-        if module.__name__.startswith("turnwise") and getattr(module, "orjson", None) is orjson:
-            monkeypatch.setattr(module, "orjson", Counting)
-    monkeypatch.setattr(Binding, "validate", counting)
+    for module in [module for name, module in sys.modules.items() if name.startswith("turnwise")]:
+        for name, original in originals.items():
+            if getattr(module, name, None) is original:
+                monkeypatch.setattr(module, name, counted(name.partition("_")[0], original))
+    monkeypatch.setattr(Binding, "validate", counted("validate", Binding.validate))
     asyncio.run(post(app, "add", arguments={"a": 1, "b": 2}))
-    assert counts == {"loads": 1, "dumps": 1, "validate": 1}
+    assert counts == {"decode": 1, "encode": 1, "validate": 1}
 
 
 def test_a_call_costs_the_same_with_one_tool_and_with_three_hundred() -> None:

@@ -9,12 +9,12 @@ SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 
 # From the top of the house to the bottom: a room imports only rooms above it. Rooms on one line are siblings.
 ROOMS = [
-    {"errors"},
+    {"errors", "_json"},
     {"_messages"},
     {"_sealed"},
     {"_ledger"},
     {"_rounds", "_bus", "_templates", "_schemas"},
-    {"_driver"},
+    {"_driver", "_calling"},
     {"_binding"},
     {"_steps", "_resolving"},
     {"dialects"},
@@ -88,6 +88,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
     """Where any exception becomes a reply, a journal entry, a refusal, or a failed start."""
     argued = {
         ("dialects/v2026_07_28.py", "answer"),
+        ("dialects/v2026_07_28.py", "_words"),
         ("_rounds.py", "play"),
         ("_steps.py", "_run"),
         ("_sealed.py", "_open"),

@@ -384,9 +384,7 @@ def test_a_verifier_that_cannot_know_is_no_fault_of_the_client() -> None:
 
 
 @pytest.mark.parametrize("token", ["tok-alice", "a+b/c=="])
-def test_a_verifier_that_raises_is_logged_without_the_token(
-    token: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_verifier_that_raises_is_logged_without_the_token(token: str, caplog: pytest.LogCaptureFixture) -> None:
     def fail(text: str) -> Exception:
         error = RuntimeError(f"cannot reach https://idp/introspect?token={text}")
         error.__cause__ = KeyError(text)
@@ -423,9 +421,7 @@ def test_being_cancelled_is_not_taken_for_a_failing_verifier() -> None:
         admit(b"Bearer tok-alice", verifier=Hanging())
 
 
-@given(
-    st.lists(st.one_of(st.binary(max_size=60), st.binary(max_size=40).map(b"Bearer ".__add__)), max_size=3)
-)
+@given(st.lists(st.one_of(st.binary(max_size=60), st.binary(max_size=40).map(b"Bearer ".__add__)), max_size=3))
 @example([b"Bearer tok-alice"])
 @example([b"Bearer other"])
 def test_any_bytes_are_admitted_or_refused_with_a_well_formed_challenge(values: list[bytes]) -> None:
@@ -546,10 +542,7 @@ def test_a_token_that_lacks_or_fails_a_claim_is_invalid(changes: dict[str, Any])
 
 
 def test_a_subject_that_is_no_text_is_invalid() -> None:
-    assert (
-        verify(jwt.PyJWS().encode(json.dumps(claims(sub=7)).encode(), RSA_KEY, "RS256", {"kid": "rsa"}))
-        is None
-    )
+    assert verify(jwt.PyJWS().encode(json.dumps(claims(sub=7)).encode(), RSA_KEY, "RS256", {"kid": "rsa"})) is None
 
 
 def test_a_token_without_a_subject_stands_for_its_client() -> None:
@@ -628,9 +621,7 @@ def test_an_unsigned_token_is_invalid() -> None:
 
 
 def test_a_public_key_cannot_be_used_as_a_shared_secret() -> None:
-    pem = RSA_KEY.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    pem = RSA_KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     body = ".".join(b64(json.dumps(part).encode()) for part in ({"alg": "HS256", "kid": "rsa"}, claims()))
     assert verify(f"{body}.{b64(hmac.new(pem, body.encode(), hashlib.sha256).digest())}") is None
 

@@ -1,20 +1,21 @@
 """What handlers return, as every wire writes it: tool results, prompt messages, resource contents."""
 
 import base64
-import math
 import mimetypes
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.errors import PydanticUserError
 from pydantic_core import to_json, to_jsonable_python
-from typing_extensions import is_typeddict
+from typing_extensions import TypedDict, is_typeddict
 
+from .._ledger import is_json
 from ..errors import AuthorError, InvalidSignature
 from .asking import wire_dict
 
@@ -134,9 +135,9 @@ class Output:
 
     def _shape(self, name: str, annotation: Any, *, required: bool) -> None:
         try:
-            self._adapter = TypeAdapter(annotation)
+            self._adapter = TypeAdapter(_modern(annotation))
             inner = self._adapter.json_schema(mode="serialization")
-        except (PydanticSchemaGenerationError, ValueError) as error:
+        except PydanticUserError as error:
             if required:
                 raise InvalidSignature(f"{name}: no schema can be made of its return annotation: {error}") from None
             self._adapter, self._wrap = None, False
@@ -157,16 +158,9 @@ class Output:
             data = self._adapter.dump_python(checked, mode="json", by_alias=True)
         except (ValidationError, ValueError) as error:
             raise AuthorError(f"the tool returned something that its annotation does not allow: {error}") from None
-        if not _is_json(data):
+        if not is_json(data):
             raise AuthorError("the tool returned NaN or an infinity, which JSON does not have")
         return {"content": blocks(checked), "structuredContent": {"result": data} if self._wrap else data}
-
-
-def _is_json(data: Any) -> bool:
-    if isinstance(data, float):
-        return math.isfinite(data)
-    children = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return all(_is_json(child) for child in children)
 
 
 def _wrapped(name: str, inner: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +188,17 @@ def _is_structured(annotation: Any) -> bool:
         if issubclass(annotation, _Media) or annotation.__module__.startswith("mcp_types"):
             return False
         return annotation not in (list, dict, tuple, set)
-    return all(_is_structured(arm) for arm in get_args(annotation) if arm not in (type(None), ...))
+    open_ended = (Any, type(None)) if get_origin(annotation) is dict else (type(None), ...)
+    return all(arm in open_ended or _is_structured(arm) for arm in get_args(annotation))
+
+
+def _modern(annotation: Any) -> Any:
+    """pydantic takes `typing.TypedDict` from Python 3.12 on only; here it is as the extension that it takes before."""
+    if not is_typeddict(annotation) or sys.version_info >= (3, 12):
+        return annotation
+    hints = typing.get_type_hints(annotation, include_extras=True)
+    fields = {name: hint if name in annotation.__required_keys__ else NotRequired[hint] for name, hint in hints.items()}
+    return TypedDict(annotation.__name__, fields)  # type: ignore[operator]
 
 
 def _is_object(annotation: Any) -> bool:
@@ -254,7 +258,8 @@ def completion_result(value: Any) -> dict[str, Any]:
 def raw_result(value: Any) -> dict[str, Any]:
     """What a low-level handler returned: an official model, or a mapping as it is."""
     if isinstance(value, BaseModel):
-        return wire_dict(value)
+        unset = {"ttl_ms", "cache_scope"} - value.model_fields_set
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=unset)
     if value is None:
         return {}
     if isinstance(value, Mapping):

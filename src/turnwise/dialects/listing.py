@@ -49,7 +49,7 @@ def _plain(value: Any) -> Any:
 
 def prompt_arguments(binding: Binding) -> list[dict[str, Any]]:
     """A prompt's arguments, from its signature."""
-    schema = binding.schema()
+    schema = binding.schema
     required = schema.get("required", ())
     return [
         definition(name=name, description=part.get("description"), required=name in required)
@@ -95,6 +95,8 @@ def mirrored_parameters(name: str, schema: Mapping[str, Any]) -> dict[bytes, tup
 
 def _walk(name: str, schema: Mapping[str, Any], path: tuple[str, ...], found: dict[bytes, tuple[str, ...]]) -> None:
     for key, part in schema.get("properties", {}).items():
+        if not isinstance(part, Mapping):
+            continue
         header = part.get("x-mcp-header")
         if header is not None:
             _check_header(name, key, header, part)
@@ -108,7 +110,9 @@ def _walk(name: str, schema: Mapping[str, Any], path: tuple[str, ...], found: di
 def _check_header(name: str, key: str, header: Any, part: Mapping[str, Any]) -> None:
     if not isinstance(header, str) or not _TOKEN.fullmatch(header):
         raise InvalidSignature(f"{name}: x-mcp-header of {key!r} is not an HTTP field name: {header!r}")
-    kinds = {part.get("type"), *(arm.get("type") for arm in part.get("anyOf", ()))} - {None, "null"}
+    arms = [part, *(arm for arm in part.get("anyOf", ()) if isinstance(arm, Mapping))]
+    types = [arm.get("type") for arm in arms]
+    kinds = {kind for item in types for kind in (item if isinstance(item, list) else [item])} - {None, "null"}
     if not kinds or not kinds <= {"string", "integer", "boolean"}:
         raise InvalidSignature(f"{name}: only strings, integers and booleans mirror into headers, not {key!r}")
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from .._bus import Change
+from .._json import encode
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
@@ -39,4 +38,4 @@ def changed(change: Change, subscription: str | int) -> bytes:
 
 def notification(method: str, params: Mapping[str, Any]) -> bytes:
     """Any notification."""
-    return orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params}, default=str)
+    return encode({"jsonrpc": "2.0", "method": method, "params": params}, default=str)

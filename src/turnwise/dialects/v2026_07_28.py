@@ -9,9 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-import orjson
-
 from .._bus import Change, SubscriptionBus
+from .._json import decode, encode
 from .._messages import Ask, CacheHint, Call, Outcome, Post, Reply, Yield
 from ..errors import (
     HeaderMismatch,
@@ -22,6 +21,7 @@ from ..errors import (
     MCPError,
     MissingClientCapability,
     ToolError,
+    TurnwiseError,
     UnknownMethod,
     UnsupportedVersion,
 )
@@ -57,6 +57,7 @@ class Service(Protocol):
     instructions: str | None
     page_size: int | None
     bus: SubscriptionBus | None
+    is_closing: bool
 
     @property
     def handlers(self) -> Mapping[str, Callable[[Call], Awaitable[Outcome]]]:
@@ -170,8 +171,9 @@ class Wire:
     def _notified(self, message: dict[str, Any], post: Post) -> Reply:
         params = message.get("params")
         if message["method"] == "notifications/cancelled" and post.tracker is not None and isinstance(params, dict):
-            request_id = params.get("requestId")
-            if isinstance(request_id, str | int):
+            request_id: Any = params.get("requestId")
+            if type(request_id) in (str, int):
+                log.info("request %r was cancelled by the client: %.200r", request_id, params.get("reason"))
                 post.tracker.cancel(request_id)
         return Reply(202, None)
 
@@ -199,8 +201,9 @@ class Wire:
         acknowledged = {"_meta": meta, "notifications": accepted}
         async with bus.subscribe(lambda change: _matches(change, lists, uris)) as changes:
             await call.post.emit(notification("notifications/subscriptions/acknowledged", acknowledged))
-            async for change in changes:
-                await call.post.emit(changed(change, call.id))
+            if not self._service.is_closing:
+                async for change in changes:
+                    await call.post.emit(changed(change, call.id))
         if call.post.tracker is not None:
             # One page wants this notification when a server ends a subscription, another the result below. On a shared
             # channel both are sent; on a stream of its own its end says as much.
@@ -214,7 +217,7 @@ class Wire:
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         if isinstance(error, ToolError) and method == "tools/call":
-            return Reply(200, _reply(request_id, self._tool_error(str(error))))
+            return Reply(200, _reply(request_id, self._tool_error(_words(error))))
         verdict = _verdict(error)
         if verdict is not None:
             if isinstance(error, InvalidRequestState):
@@ -232,7 +235,7 @@ class Wire:
 
 def _verdict(error: Exception) -> "tuple[int, int, str] | tuple[int, int, str, Any] | None":
     """HTTP status, code, text and data of an error that may be told: the one table of this wire."""
-    text = str(error)
+    text = _words(error) if isinstance(error, TurnwiseError) else ""
     match error:
         case MCPError():
             return 200, error.code, text, error.data
@@ -258,9 +261,9 @@ def _verdict(error: Exception) -> "tuple[int, int, str] | tuple[int, int, str, A
 
 def _decode(body: bytes) -> Any:
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise MalformedMessage(f"Parse error: {error.msg}", parsed=False) from None
+        return decode(body)
+    except ValueError as error:
+        raise MalformedMessage(f"Parse error: {error}", parsed=False) from None
 
 
 def _check(message: Any, body: bytes) -> None:
@@ -319,12 +322,14 @@ def _matches(change: Change, lists: set[str], uris: set[str]) -> bool:
 
 
 def _readable_id(message: Any) -> str | int | None:
-    request_id = message.get("id") if isinstance(message, dict) else None
+    """The id to echo. A response has one too, but not one of a request to us."""
+    is_request = isinstance(message, dict) and not ("result" in message or "error" in message)
+    request_id = message.get("id") if is_request else None
     return request_id if type(request_id) in (str, int) else None
 
 
 def _reply(request_id: Any, result: Mapping[str, Any]) -> bytes:
-    return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "result": result})
+    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
 
 def _error(request_id: Any, status: int, code: int, message: str, data: Any = None) -> Reply:
@@ -335,11 +340,18 @@ def _error(request_id: Any, status: int, code: int, message: str, data: Any = No
     if request_id is not None:
         body["id"] = request_id
     try:
-        return Reply(status, orjson.dumps(body, default=str))
-    except orjson.JSONEncodeError:
+        return Reply(status, encode(body, default=str))
+    except (TypeError, ValueError, RecursionError):
         log.exception("the data of an error cannot be written as JSON")
         del error["data"]
-        return Reply(status, orjson.dumps(body))
+        return Reply(status, encode(body))
+
+
+def _words(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # An author's exception may do anything in its __str__.
+        return type(error).__name__
 
 
 def _clean(text: str) -> str:

@@ -36,14 +36,16 @@ _SINGLE = (b"mcp-", b"host", b"origin", b"authorization", b"content-")
 class Callers:
     """Which Host and Origin values are let in: the guard against DNS rebinding.
 
-    Bound to localhost, only local names are, unless you say otherwise. Bound to anything else, every Host is, and an
-    Origin must be that same host or one of `origins`. `"*"` lets all in.
+    Bound to localhost, only local names are, unless you say otherwise. Bound to anything else, every Host is. An Origin
+    must be one of `origins`, or the Host itself where that is one of `hosts`: a page whose name was pointed at this
+    server has both the same. `"*"` lets all in.
     """
 
     def __init__(self, bind: str, hosts: Sequence[str] | None, origins: Sequence[str] | None) -> None:
         is_local = bind in (*LOCAL, "::1")
-        self._hosts = set(hosts) if hosts is not None else (set(LOCAL) if is_local else {"*"})
-        self._origins = set(origins or ())
+        named = LOCAL if is_local and hosts is None else hosts or ()
+        self._hosts = {name.lower() for name in named} if is_local or hosts is not None else {"*"}
+        self._origins = {name.lower() for name in origins or ()}
         self._local_origins = is_local and hosts is None
 
     def refusal(self, host: bytes | None, origin: bytes | None) -> tuple[int, str] | None:
@@ -64,7 +66,9 @@ class Callers:
         scheme, _, authority = origin.partition("://")
         if scheme not in ("http", "https"):
             return False
-        return authority == host or (self._local_origins and _without_port(authority) in LOCAL)
+        return (authority == host and "*" not in self._hosts) or (
+            self._local_origins and _without_port(authority) in LOCAL
+        )
 
 
 def _without_port(host: str) -> str:
@@ -100,7 +104,9 @@ class Doorkeeper(Protocol):
 
 
 class App:
-    """The endpoint. `start` and `stop` frame the server's life where the ASGI server announces it."""
+    """The endpoint. `start` and `stop` frame the server's life where the ASGI server announces it; where nobody does,
+    as in a mounted application, `ensure` is awaited before each call.
+    """
 
     def __init__(  # noqa: PLR0913 - by keyword
         self,
@@ -112,6 +118,7 @@ class App:
         keepalive: float,
         start: Callable[[], Awaitable[None]],
         stop: Callable[[], Awaitable[None]],
+        ensure: Callable[[], Awaitable[None]] | None = None,
         doorkeeper: Doorkeeper | None = None,
         documents: Mapping[str, bytes] | None = None,
     ) -> None:
@@ -122,7 +129,7 @@ class App:
         self._keepalive = keepalive
         self._start = start
         self._stop = stop
-        self._started = False
+        self._ensure = ensure
         self._welcome: set[tuple[bytes | None, ...]] = set()
         self._doorkeeper = doorkeeper
         self._documents = documents or {}
@@ -156,19 +163,25 @@ class App:
                 await _refuse(send, admitted.status, admitted.description, admitted.headers)
                 return
             access = admitted
-        body = await self._read(receive)
+        try:
+            body = await self._read(receive)
+        except _Gone:
+            return
         if body is None:
             await _refuse(send, 413, f"The body is larger than {self._max_body} bytes")
             return
-        if not self._started:
-            await self._start()
-            self._started = True
+        if self._ensure is not None:
+            await self._ensure()
         exchange = _Exchange(send, receive, self._keepalive)
         await exchange.carry(self._wire, Post(body, exchange.emit, now, headers, access))
 
     def _unwelcome(self, listed: Headers, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         """Why a request is turned away, from its headers alone. Clients repeat themselves: a good set is remembered."""
         get = headers.get
+        if len(headers) != len(listed):
+            if (refusal := _repeated(listed)) is not None:
+                return refusal
+            headers[b"accept"] = b",".join(value for name, value in listed if name == b"accept") or b"*/*"
         facts = (get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept"))
         if facts not in self._welcome:
             refusal = self._callers.refusal(facts[0], facts[1]) or _unfit(facts[2] or b"", facts[3] or b"*/*")
@@ -177,17 +190,19 @@ class App:
             if len(self._welcome) < REMEMBERED and sum(len(fact or b"") for fact in facts) < REMEMBERED:
                 self._welcome.add(facts)
         length = get(b"content-length", b"")
-        if length.isdigit() and int(length) > self._max_body:
+        if length.isdigit() and (len(length) > 18 or int(length) > self._max_body):
             return 413, f"The body is larger than {self._max_body} bytes"
-        return _repeated(listed) if len(headers) != len(listed) else None
+        return None
 
     async def _read(self, receive: Receive) -> bytes | None:
         message = await receive()
         body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
+        if not message.get("more_body") and message["type"] == "http.request":
             return body if len(body) <= self._max_body else None
         parts, size = [body], len(body)
-        while message.get("more_body"):
+        while message.get("more_body") or message["type"] != "http.request":
+            if message["type"] == "http.disconnect":
+                raise _Gone
             message = await receive()
             parts.append(message.get("body", b""))
             size += len(parts[-1])
@@ -200,6 +215,8 @@ class App:
         if document is not None:
             headers = [JSON, (b"content-length", str(len(document)).encode()), (b"access-control-allow-origin", b"*")]
             await _send(send, 200, headers, document if scope["method"] == "GET" else b"")
+        elif path == self._path and (refusal := self._callers.refusal(*_callers_names(scope["headers"]))) is not None:
+            await _refuse(send, *refusal)
         elif path == self._path:
             await _refuse(send, 405, "Only POST is served here", [(b"allow", b"POST")])
         else:
@@ -212,11 +229,18 @@ class App:
         except Exception as error:
             await send({"type": "lifespan.startup.failed", "message": f"{type(error).__name__}: {error}"})
             raise
-        self._started = True
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self._stop()
+        try:
+            await self._stop()
+        except Exception as error:
+            await send({"type": "lifespan.shutdown.failed", "message": f"{type(error).__name__}: {error}"})
+            raise
         await send({"type": "lifespan.shutdown.complete"})
+
+
+class _Gone(Exception):
+    """The client hung up before it had sent its request."""
 
 
 class _Exchange:
@@ -241,6 +265,8 @@ class _Exchange:
         timer = loop.call_later(WATCH_AFTER, self._begin_watch)
         try:
             await self._deliver(await wire.answer(post))
+        except OSError:
+            self._gone = True
         except asyncio.CancelledError:
             if not self._gone or self._task is None:
                 raise
@@ -254,6 +280,8 @@ class _Exchange:
 
     async def _deliver(self, reply: Reply) -> None:
         body = reply.body or b""
+        if self._gone:
+            return
         if self._streaming:
             if self._pulse is not None:
                 self._pulse.cancel()
@@ -264,17 +292,23 @@ class _Exchange:
             await _send(self._send, reply.status, [JSON, (b"content-length", b"%d" % len(body))], body)
 
     async def emit(self, message: bytes) -> None:
-        """Send a notification ahead of the reply."""
-        if not self._streaming:
-            self._streaming = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
-            self._pulse = asyncio.create_task(self._keep_alive())
-        await self._send({"type": "http.response.body", "body": _event(message), "more_body": True})
+        """Send a notification ahead of the reply; to a client that has gone, nothing."""
+        if self._gone:
+            return
+        try:
+            if not self._streaming:
+                self._streaming = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
+                self._pulse = asyncio.create_task(self._keep_alive())
+            await self._send({"type": "http.response.body", "body": _event(message), "more_body": True})
+        except OSError:
+            self._gone = True
 
     async def _keep_alive(self) -> None:
-        while True:
-            await asyncio.sleep(self._keepalive)
-            await self._send({"type": "http.response.body", "body": b":\r\n\r\n", "more_body": True})
+        with suppress(OSError):
+            while True:
+                await asyncio.sleep(self._keepalive)
+                await self._send({"type": "http.response.body", "body": b":\r\n\r\n", "more_body": True})
 
     def _begin_watch(self) -> None:
         self._watch = asyncio.create_task(self._watch_connection())
@@ -290,6 +324,11 @@ class _Exchange:
 
 def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
+
+
+def _callers_names(listed: Headers) -> tuple[bytes | None, bytes | None]:
+    headers = dict(listed)
+    return headers.get(b"host"), headers.get(b"origin")
 
 
 def _unfit(content_type: bytes, accept: bytes) -> tuple[int, str] | None:

@@ -1,7 +1,7 @@
 """Standard streams: one JSON message a line, many requests on one channel.
 
-While the server runs, the process's real standard output belongs to the protocol: `print` and child processes write to
-standard error instead.
+While the server runs, the process's real streams belong to the protocol: `print` and child processes write to standard
+error instead, and find standard input empty.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from .._messages import Post, Reply
+from .._messages import Emit, Post, Reply
 from ..errors import MalformedMessage
 from . import Answerer
 
@@ -23,28 +23,30 @@ GRACE = 5.0
 _TOO_LONG = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"The line is too long"}}'
 
 
-async def serve_stdio(
-    wire: Answerer, *, max_message: int, on_end: Callable[[], None], source: BinaryIO | None = None
-) -> None:
+async def serve_stdio(wire: Answerer, *, max_message: int, on_end: Callable[[], None]) -> None:
     """Serve until standard input ends; what is under way then may finish within a few seconds."""
-    output = _take_over_stdout()
-    channel = _Channel(wire, output)
+    source, output = _take_over()
     try:
-        await channel.run(source or sys.stdin.buffer, max_message, on_end)
+        await _Channel(wire, output).run(source, max_message, on_end)
     finally:
-        _give_back_stdout(output)
+        _give_back(source, output)
 
 
-def _take_over_stdout() -> BinaryIO:
+def _take_over() -> tuple[BinaryIO, BinaryIO]:
+    """The real streams for the protocol alone; to everybody else input is empty and output goes to standard error."""
     sys.stdout.flush()
-    output = os.fdopen(os.dup(1), "wb")
+    source, output = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
-    return output
+    return source, output
 
 
-def _give_back_stdout(output: BinaryIO) -> None:
+def _give_back(source: BinaryIO, output: BinaryIO) -> None:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
+        os.dup2(source.fileno(), 0)
         os.dup2(output.fileno(), 1)
         output.close()
 
@@ -55,7 +57,7 @@ class _Channel:
         self._output = output
         self._writer = ThreadPoolExecutor(1, "turnwise-stdout")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._serving: dict[str | int, asyncio.Task[None]] = {}
+        self._serving: dict[str | int, _Tracker] = {}
 
     async def run(self, source: BinaryIO, max_message: int, on_end: Callable[[], None]) -> None:
         lines: asyncio.Queue[bytes | None] = asyncio.Queue(BACKLOG)
@@ -63,7 +65,7 @@ class _Channel:
         reader = threading.Thread(target=_read, args=(source, max_message, lines, loop), daemon=True)
         reader.start()
         while (line := await lines.get()) is not None:
-            if len(line) > max_message:
+            if len(line.rstrip(b"\r\n")) > max_message:
                 await self.emit(_TOO_LONG)
             elif line.strip():
                 task = asyncio.create_task(self._serve(line))
@@ -80,10 +82,10 @@ class _Channel:
     async def _serve(self, line: bytes) -> None:
         tracker = _Tracker(self._serving)
         try:
-            reply: Reply = await self._wire.answer(Post(line, self.emit, time.time(), tracker=tracker))
+            reply: Reply = await self._wire.answer(Post(line, tracker.guarded(self.emit), time.time(), tracker=tracker))
         finally:
             tracker.end()
-        if reply.body is not None:
+        if reply.body is not None and not tracker.is_cancelled:
             await self.emit(reply.body)
 
     async def emit(self, message: bytes) -> None:
@@ -97,23 +99,34 @@ class _Channel:
 
 
 class _Tracker:
-    """One line's view of the requests under way."""
+    """One line's view of the requests under way. "Servers MUST NOT send any further messages for" a cancelled one."""
 
-    def __init__(self, serving: dict[str | int, asyncio.Task[None]]) -> None:
+    def __init__(self, serving: "dict[str | int, _Tracker]") -> None:
         self._serving = serving
         self._mine: str | int | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self.is_cancelled = False
+
+    def guarded(self, emit: Emit) -> Emit:
+        """The same, as long as nobody has cancelled."""
+
+        async def emit_unless_cancelled(message: bytes) -> None:
+            if not self.is_cancelled:
+                await emit(message)
+
+        return emit_unless_cancelled
 
     def begin(self, request_id: str | int) -> None:
         if request_id in self._serving:
             raise MalformedMessage("Invalid request: a request with this id is still under way")
-        task = asyncio.current_task()
-        if task is not None:
-            self._serving[request_id] = task
-            self._mine = request_id
+        self._serving[request_id] = self
+        self._mine, self._task = request_id, asyncio.current_task()
 
     def cancel(self, request_id: str | int) -> None:
-        if (task := self._serving.get(request_id)) is not None:
-            task.cancel()
+        other = self._serving.get(request_id)
+        if other is not None and other._task is not None:
+            other.is_cancelled = True
+            other._task.cancel()
 
     def end(self) -> None:
         if self._mine is not None:
@@ -126,7 +139,7 @@ def _read(
     """Move lines from a blocking stream to the loop. A line beyond the limit is passed on cut, and the rest skipped."""
     line: bytes | None = b""
     while line is not None:
-        line = source.readline(max_message + 1) or None
+        line = source.readline(max_message + 2) or None
         rest = line
         while rest and len(line or b"") > max_message and not rest.endswith(b"\n"):
             rest = source.readline(max_message)

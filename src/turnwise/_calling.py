@@ -1,0 +1,56 @@
+"""Calling what authors wrote: functions of either colour, methods, partials and objects that can be called."""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+THREADS = 40
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine without doing anything yet."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))  # noqa: B004
+
+
+def inner(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a partial is of, or the `__call__` of an object: what has a name, a docstring and hints."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    return fn
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """What it is called."""
+    fn = inner(fn)
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Its annotations, resolved; whatever is wrong with them comes as it is."""
+    fn = inner(fn)
+    target = fn if inspect.isroutine(fn) or inspect.isclass(fn) else type(fn).__call__
+    return typing.get_type_hints(inspect.unwrap(target), include_extras=True)
+
+
+async def in_thread(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a plain function in a thread, with the caller's context variables; a coroutine that it gives is awaited."""
+
+    def work() -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except StopIteration as error:  # A future cannot carry it.
+            raise RuntimeError(f"{name_of(fn)} raised StopIteration") from error
+
+    run = functools.partial(contextvars.copy_context().run, work)
+    value = await asyncio.get_running_loop().run_in_executor(_threads(), run)
+    return await value if inspect.isawaitable(value) else value
+
+
+@functools.lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, "turnwise-call")

@@ -1,0 +1,31 @@
+"""JSON in and out.
+
+Decoding keeps whole numbers whole, whatever their size, and takes neither NaN nor lone surrogates. Encoding is
+orjson's; what it cannot write, whole numbers beyond 64 bits, the standard library writes.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import orjson
+from pydantic_core import from_json
+
+decode: Callable[[bytes | str], Any] = partial(from_json, allow_inf_nan=False)
+
+
+def encode(value: Any, *, sort_keys: bool = False, default: Callable[[Any], Any] | None = None) -> bytes:
+    """The value as JSON; TypeError or ValueError where it has none."""
+    try:
+        return orjson.dumps(value, default, orjson.OPT_SORT_KEYS if sort_keys else None)
+    except TypeError:
+        return encode_slowly(value, sort_keys=sort_keys, default=default)
+
+
+def encode_slowly(value: Any, *, sort_keys: bool = False, default: Callable[[Any], Any] | None = None) -> bytes:
+    """The same, by way of the standard library."""
+    text = json.dumps(
+        value, sort_keys=sort_keys, default=default, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    return text.encode()
