@@ -18,7 +18,7 @@ from bench.machine import Yardstick, described, two_cores
 from bench.measure import Bench, Rows, repeat_once
 
 RESULTS = Path(__file__).parent / "results.json"
-ATTEMPTS = 4
+ATTEMPTS = 2
 SPECS = (
     Spec("floor", "floor"),
     Spec("mcp_returned", "mcp_returned"),

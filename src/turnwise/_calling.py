@@ -4,9 +4,11 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import queue
+import threading
 import typing
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 THREADS = 40
@@ -46,11 +48,37 @@ async def in_thread(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         except StopIteration as error:  # A future cannot carry it.
             raise RuntimeError(f"{name_of(fn)} raised StopIteration") from error
 
-    run = functools.partial(contextvars.copy_context().run, work)
-    value = await asyncio.get_running_loop().run_in_executor(_threads(), run)
+    value = await asyncio.wrap_future(_crew.put(functools.partial(contextvars.copy_context().run, work)))
     return await value if inspect.isawaitable(value) else value
 
 
-@functools.lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS, "turnwise-call")
+class _Crew:
+    """Threads that take work as it comes. They are daemons: one that is stuck does not keep the process from ending."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._threads = 0
+        self._idle = threading.Semaphore(0)
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+
+    def put(self, work: Callable[[], Any]) -> "Future[Any]":
+        future: Future[Any] = Future()
+        self._work.put((future, work))
+        if not self._idle.acquire(blocking=False) and self._threads < self._size:
+            self._threads += 1
+            threading.Thread(target=self._take, name=f"turnwise-call-{self._threads}", daemon=True).start()
+        return future
+
+    def _take(self) -> None:
+        while True:
+            future, work = self._work.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, work
+            self._idle.release()
+
+
+_crew = _Crew(THREADS)

@@ -85,10 +85,11 @@ def test_camel_case_lives_in_the_dialects_only() -> None:
 
 
 def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
-    """Where any exception becomes a reply, a journal entry, a refusal, or a failed start."""
+    """Where any exception becomes a reply, a journal entry, a refusal, a future's, or a failed start."""
     argued = {
         ("dialects/v2026_07_28.py", "answer"),
         ("dialects/v2026_07_28.py", "_words"),
+        ("_calling.py", "_take"),
         ("_rounds.py", "play"),
         ("_steps.py", "_run"),
         ("_sealed.py", "_open"),
