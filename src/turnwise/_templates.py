@@ -1,8 +1,9 @@
 """Resource templates: a URI with `{parameters}`, matched against the URIs that are read.
 
-`{name}` is one path segment, `{name*}` (or `{+name}`) may span several. Each takes as little as the text after it
-allows, so that matching takes linear time. A value that would climb out of its place, by `..`, a leading slash, a
-backslash or a NUL, does not match, however it was percent-encoded.
+`{name}` is one path segment, `{name*}` (or `{+name}`) may span several; the first that does takes what the others
+leave. Each of those takes as little as the text beside it allows, so that matching takes linear time. A value that
+would climb out of its place, by `..`, a leading slash, a backslash or a NUL, does not match, however it was
+percent-encoded.
 """
 
 import re
@@ -22,20 +23,27 @@ class Template(NamedTuple):
     spanning: frozenset[str]
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The parameters that a URI gives, or None."""
-        first, *between, last = self.texts
-        if not uri.startswith(first) or not uri.endswith(last):
+        """The parameters that a URI gives, or None: from the left up to the first that spans, then from the right."""
+        if not uri.startswith(self.texts[0]) or not uri.endswith(self.texts[-1]):
             return None
-        position, end = len(first), len(uri) - len(last)
-        values = []
-        for text in between:
-            stop = uri.find(text, position + 1, end)
-            if stop < 0:
+        start, stop = len(self.texts[0]), len(uri) - len(self.texts[-1])
+        between = self.texts[1:-1]
+        pivot = next((place for place, name in enumerate(self.names) if name in self.spanning), len(between))
+        left: list[str] = []
+        for text in between[:pivot]:
+            cut = uri.find(text, start + 1, stop)
+            left.append(uri[start:cut])
+            start = cut + len(text)
+            if cut < 0:
                 return None
-            values.append(uri[position:stop])
-            position = stop + len(text)
-        values.append(uri[position:end])
-        return self._read(values) if end > position else None
+        right: list[str] = []
+        for text in reversed(between[pivot:]):
+            cut = uri.rfind(text, start + 1, stop - 1)
+            right.append(uri[cut + len(text) : stop])
+            stop = cut
+            if cut < 0:
+                return None
+        return self._read([*left, uri[start:stop], *reversed(right)]) if stop > start else None
 
     def _read(self, values: list[str]) -> dict[str, str] | None:
         found = {}

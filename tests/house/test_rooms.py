@@ -96,6 +96,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("auth.py", "_verified"),
         ("server.py", "_hold"),
         ("transports/asgi.py", "_live"),
+        ("transports/asgi.py", "_is_alive"),
     }
     found = set()
     for path in MODULES:

@@ -389,6 +389,11 @@ GOOD = [
 ]
 
 
+MEMBERS = st.sampled_from(
+    ["result", "error", "id", "params", "_meta", "name", "uri", "cursor", "inputResponses", "requestState"]
+)
+
+
 @st.composite
 def changed_requests(draw: st.DrawFn) -> bytes:
     """A good request of which a few members are replaced, doubled, renamed or gone."""
@@ -399,11 +404,13 @@ def changed_requests(draw: st.DrawFn) -> bytes:
             break
         owner, number = draw(st.sampled_from(spots))
         name, _ = owner[number]
-        match draw(st.sampled_from(["replace", "replace", "replace", "double", "rename", "drop"])):
+        match draw(st.sampled_from(["replace", "replace", "replace", "double", "add", "rename", "drop"])):
             case "replace":
                 owner[number] = (name, draw(RAW))
             case "double":
                 owner.append((name, draw(RAW)))
+            case "add":
+                owner.append((draw(MEMBERS), draw(RAW)))
             case "rename":
                 owner[number] = (draw(TEXTS), owner[number][1])
             case _:

@@ -1497,3 +1497,15 @@ def test_nobody_else_can_carry_it_on(other: str) -> None:
     response = retried(other, asked("alice-1"))
     assert response.json["error"] == {"code": -32602, "message": "Invalid or expired requestState"}
     assert retried("alice-1", asked(other)).code == -32602
+
+
+def test_a_mounted_server_that_cannot_start_says_so_and_nothing_escapes() -> None:
+    @asynccontextmanager
+    async def broken(server: MCPServer) -> AsyncIterator[None]:
+        raise RuntimeError("no database")
+        yield
+
+    app = MCPServer("broken", lifespan=broken).asgi()
+    replies = [send(app, calling("add", {"a": 1, "b": 2})) for _ in range(2)]
+    assert [reply.status for reply in replies] == [503, 503]
+    assert "database" not in str(replies)

@@ -295,6 +295,14 @@ def test_members_that_nobody_knows_are_let_pass_at_every_level() -> None:
     assert send(LIBRARY, message).text == "3"
 
 
+@pytest.mark.parametrize("member", ["result", "error"])
+@pytest.mark.parametrize("params", [{"name": "add", "arguments": {"a": "x"}}, {"name": "nobody"}, {"name": 5}])
+def test_a_request_with_a_member_of_a_response_is_still_answered_under_its_id(
+    member: str, params: dict[str, Any]
+) -> None:
+    assert send(LIBRARY, request("tools/call", params, id="r") | {member: None}).body["id"] == "r"
+
+
 def test_the_last_of_two_equal_members_counts_and_nothing_breaks() -> None:
     body = json.dumps(request("tools/list")).encode().replace(b'"id": 1', b'"id": 1, "id": 2')
     assert send(LIBRARY, body).body["id"] == 2
@@ -1089,6 +1097,31 @@ def test_a_slash_in_disguise_is_no_part_of_one_segment() -> None:
 def test_a_template_that_cannot_be_read_is_refused_at_registration(uri: str) -> None:
     with pytest.raises(InvalidSignature):
         MCPServer("s").resource(uri)(lambda a: a)
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "text"),
+    [
+        ("x://{a*}/{b}", "x://p/q/r", "p/q|r"),
+        ("x://{a*}/{b}", "x://p/r", "p|r"),
+        ("x://{a}/{b*}", "x://p/q/r", "p|q/r"),
+        ("x://{a*}/of/{b}", "x://p/of/of/r", "p/of|r"),
+        ("x://{a}/tree/{b*}", "x://p/tree/tree/q", "p|tree/q"),
+        ("x://{a}-{b}", "x://p-q", "p|q"),
+        ("x://{a}/{b}/end", "x://p/q/end", "p|q"),
+    ],
+)
+def test_a_template_with_two_parameters_matches_whenever_some_split_fits(template: str, uri: str, text: str) -> None:
+    server = MCPServer("s")
+    server.resource(template)(lambda a, b: f"{a}|{b}")
+    assert read_text(server, uri) == text
+
+
+@pytest.mark.parametrize("uri", ["x://", "x:///", "x://p", "x://p/", "x:///r", "x://p/q/", "y://p/q"])
+def test_a_template_does_not_match_where_a_parameter_would_be_empty(uri: str) -> None:
+    server = MCPServer("s")
+    server.resource("x://{a*}/{b}")(lambda a, b: f"{a}|{b}")
+    assert read_text(server, uri) is None
 
 
 def test_a_literal_in_a_template_is_not_a_pattern() -> None:

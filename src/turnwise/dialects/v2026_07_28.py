@@ -131,7 +131,7 @@ class Wire:
             raise InvalidParams(f"_meta must carry {CAPABILITIES}", status=400)
         if (level := meta.get(LOG_LEVEL)) is not None and level not in LEVELS:
             raise InvalidParams(f"Invalid log level: {LOG_LEVEL} must be one of {', '.join(LEVELS)}", status=400)
-        arguments = _optional(params, "arguments", dict, {})
+        arguments = _optional(params, "arguments", dict, {}) if target is not None else {}
         if method == "tools/call" and post.headers is not None and (marks := self._service.marks(target or "")):
             mirrored.check_parameters(post.headers, marks, arguments)
         return Call(
@@ -140,8 +140,8 @@ class Wire:
             params,
             target or "",
             arguments,
-            _optional(params, "inputResponses", dict, {}),
-            _optional(params, "requestState", str, None),
+            _optional(params, "inputResponses", dict, {}) if target is not None else {},
+            _optional(params, "requestState", str, None) if target is not None else None,
             meta,
             capabilities,
             version,
@@ -193,7 +193,7 @@ class Wire:
         bus = self._service.bus
         if bus is None:
             raise UnknownMethod(call.method)
-        lists, uris = _wanted(_optional(call.params, "notifications", dict, {}))
+        lists, uris = _wanted(_optional(call.params, "notifications", dict, None))
         accepted: dict[str, Any] = dict.fromkeys((name for name, kind in _FILTER.items() if kind in lists), True)
         if uris:
             accepted["resourceSubscriptions"] = sorted(uris)
@@ -310,7 +310,10 @@ def _optional(params: Mapping[str, Any], name: str, kind: type, default: Any) ->
     return value
 
 
-def _wanted(asked: Mapping[str, Any]) -> tuple[set[str], set[str]]:
+def _wanted(asked: Mapping[str, Any] | None) -> tuple[set[str], set[str]]:
+    """What a listener asks for. A list that is empty now may change too."""
+    if asked is None:
+        raise InvalidParams("params.notifications must be an object", status=400)
     uris = asked.get("resourceSubscriptions") or []
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise InvalidParams("notifications.resourceSubscriptions must be a list of URIs", status=400)
@@ -323,8 +326,9 @@ def _matches(change: Change, lists: set[str], uris: set[str]) -> bool:
 
 def _readable_id(message: Any) -> str | int | None:
     """The id to echo. A response has one too, but not one of a request to us."""
-    is_request = isinstance(message, dict) and not ("result" in message or "error" in message)
-    request_id = message.get("id") if is_request else None
+    if not isinstance(message, dict) or ("method" not in message and message.keys() & {"result", "error"}):
+        return None
+    request_id = message.get("id")
     return request_id if type(request_id) in (str, int) else None
 
 

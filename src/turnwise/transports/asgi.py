@@ -6,6 +6,7 @@ wire's business.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,8 @@ import orjson
 
 from .._messages import Identity, Post, Reply
 from . import Answerer
+
+log = logging.getLogger("turnwise.http")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -170,8 +173,9 @@ class App:
         if body is None:
             await _refuse(send, 413, f"The body is larger than {self._max_body} bytes")
             return
-        if self._ensure is not None:
-            await self._ensure()
+        if self._ensure is not None and not await self._is_alive(self._ensure):
+            await _refuse(send, 503, "The server could not be started")
+            return
         exchange = _Exchange(send, receive, self._keepalive)
         await exchange.carry(self._wire, Post(body, exchange.emit, now, headers, access))
 
@@ -209,6 +213,14 @@ class App:
             if size > self._max_body:
                 return None
         return b"".join(parts)
+
+    async def _is_alive(self, ensure: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await ensure()
+        except Exception:
+            log.exception("the server's lifespan could not be entered")
+            return False
+        return True
 
     async def _elsewhere(self, scope: Scope, path: str, send: Send) -> None:
         document = self._documents.get(path) if scope["method"] in ("GET", "HEAD") else None
