@@ -17,7 +17,7 @@ from ._messages import Ask, CacheHint, Call, Done, Outcome
 from ._resolving import Plan, Resolution
 from ._rounds import play
 from ._schemas import Check
-from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
+from ._sealed import RequestStateSecurity, authenticated_principal
 from ._templates import Template
 from .context import Context
 from .dialects.asking import is_input_required, returned
@@ -104,7 +104,7 @@ class Catalogue:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""
         ledger = None
         if call.state is not None:
-            ledger = Ledger.decode(*self._security.unseal(call, self._bearer(call), call.state))
+            ledger = Ledger.decode(*self._security.unseal(call, self._principal(call), self._name, call.state))
         outcome = await play(Context(call, self._host, ledger), run)
         if not isinstance(outcome, Ask):
             return Done(outcome)
@@ -112,15 +112,16 @@ class Catalogue:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
         settled.version = version
-        token = self._security.seal(call, self._bearer(call), settled.encode(), settled.lineage)
+        principal = self._principal(call)
+        token = self._security.seal(call, principal, self._name, settled.encode(), settled.lineage)
         return Ask(outcome.questions, token)
 
-    def _bearer(self, call: Call) -> Bearer:
+    def _principal(self, call: Call) -> str | None:
         bind = self._security.bind_principal
         if bind is authenticated_principal:
             access = call.post.access
-            return Bearer(None if access is None else access.principal, self._name)
-        return Bearer(None if bind is None else bind(Context(call, self._host, None)), self._name)
+            return None if access is None else access.principal
+        return None if bind is None else bind(Context(call, self._host, None))
 
     def find(self, call: Call) -> tuple[Endpoint, Call]:
         """The endpoint that a call is aimed at, and the call with that endpoint's arguments."""

@@ -3,6 +3,7 @@
 Plain records. They know no wire format, no transport and no clock.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
@@ -39,7 +40,9 @@ class Tracker(Protocol):
 
 
 class Post(NamedTuple):
-    """One message as it reached a transport. `headers` is None where the transport has none."""
+    """One message as it reached a transport. `headers` is None where the transport has none; `task` is the one that
+    serves it, where the transport knows.
+    """
 
     body: bytes
     emit: Emit
@@ -47,6 +50,7 @@ class Post(NamedTuple):
     headers: Mapping[bytes, bytes] | None = None
     access: Identity | None = None
     tracker: Tracker | None = None
+    task: "asyncio.Task[Any] | None" = None
 
 
 class Reply(NamedTuple):

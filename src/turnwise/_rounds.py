@@ -46,6 +46,7 @@ from ._ledger import ANSWER, CLOCK, Entry, Ledger
 from ._messages import Ask, Call, Question
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
+_NOBODY: "frozenset[asyncio.Future[Any]]" = frozenset()
 PATIENCE = 1.0
 """Seconds that a step which was given up has to stop in."""
 
@@ -70,10 +71,10 @@ class Leg:
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
         self._claims: dict[str, int] | None = None
-        self._strays: set[asyncio.Future[Any]] = set()
-        self._working: set[asyncio.Future[Any]] = set()
-        self._refused: list[tuple[asyncio.Task[Any] | None, MissingClientCapability]] = []
-        self._main: asyncio.Task[Any] | None = None
+        self._strays: frozenset[asyncio.Future[Any]] = _NOBODY
+        self._working: frozenset[asyncio.Future[Any]] = _NOBODY
+        self._refused: tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...] = ()
+        self._main = call.post.task
         self._over = False
 
     @property
@@ -135,7 +136,7 @@ class Leg:
         for question in questions.values():
             if missing := _lacking(question.needs, self.call.capabilities):
                 error = MissingClientCapability(missing)
-                self._refused.append((asyncio.current_task(), error))
+                self._refused += ((asyncio.current_task(), error),)
                 raise error
         self._pending |= questions
 
@@ -155,8 +156,8 @@ class Leg:
             work.close()
             raise RoundOver("this round has ended; a step cannot begin any more") if self._over else Suspend
         task = asyncio.ensure_future(work)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
+        self._working |= {task}
+        task.add_done_callback(self._finished)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -164,6 +165,9 @@ class Leg:
                 task.cancel()
                 await asyncio.wait({task}, timeout=PATIENCE)
             raise
+
+    def _finished(self, task: "asyncio.Future[Any]") -> None:
+        self._working -= {task}
 
     def hand_out(self, questions: Mapping[str, Question], state: str | None) -> NoReturn:
         """Ask what the author returned, with the author's own state beside it, in place of what was returned before."""
@@ -200,7 +204,8 @@ class Leg:
 
 async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> dict[str, Any] | Ask:
     """Run one round: the function's result, or what it asks."""
-    leg._main = asyncio.current_task()
+    if leg._main is None:
+        leg._main = asyncio.current_task()
     try:
         try:
             result = await run(leg)
@@ -212,8 +217,9 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
         return await _asked(leg)
     finally:
         leg._over = True
-        for stray in leg._strays | leg._working:
-            stray.cancel()
+        if leg._strays or leg._working:
+            for stray in leg._strays | leg._working:
+                stray.cancel()
 
 
 def _weigh(leg: Leg, error: BaseException) -> None:

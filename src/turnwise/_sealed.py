@@ -16,7 +16,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import orjson
 from cryptography.exceptions import InvalidTag
@@ -32,6 +32,7 @@ from .errors import InvalidRequestState
 log = logging.getLogger("turnwise.seal")
 
 PREFIX = "s1."
+CLAIMS = ("audience", "method", "target", "arguments", "principal")
 TOKENS_PER_PREFIX = 1 << 20
 OPENERS_KEPT = 1024
 _KEY_BYTES = 32
@@ -51,24 +52,6 @@ class StateCodec(Protocol):
     def unseal(self, token: str) -> bytes:
         """Give the payload back, or raise InvalidRequestState."""
         ...
-
-
-class Claims(NamedTuple):
-    """What a token is good for."""
-
-    expires: int
-    audience: str
-    method: str
-    target: str
-    arguments: str
-    principal: str | None
-
-
-class Bearer(NamedTuple):
-    """Who a token is made for and by: the caller, where one is known, and the server's name."""
-
-    principal: str | None
-    server: str
 
 
 class XAES:
@@ -226,26 +209,26 @@ class RequestStateSecurity:
         security.is_process_local = True
         return security
 
-    def seal(self, call: Call, bearer: Bearer, ledger: Any, lineage: bytes) -> str:
-        """A token for the next round of this very call."""
-        claims = self._claims(call, bearer, lineage)
-        return self.codec.seal(encode({"c": [*claims], "l": _base64(lineage).decode(), "g": ledger}))
+    def seal(self, call: Call, principal: str | None, server: str, ledger: Any, lineage: bytes) -> str:
+        """A token for the next round of this very call, made by this server for this caller."""
+        claims = [math.ceil(call.post.now + self.ttl), *self._claims(call, principal, server, lineage)]
+        return self.codec.seal(encode({"c": claims, "l": _base64(lineage).decode(), "g": ledger}))
 
-    def unseal(self, call: Call, bearer: Bearer, token: str) -> tuple[bytes, Any]:
+    def unseal(self, call: Call, principal: str | None, server: str, token: str) -> tuple[bytes, Any]:
         """The lineage and the ledger that a token carries, once every claim holds for this call."""
         payload = self._open(token)
         try:
             body = decode(payload)
-            claims, lineage, ledger = Claims(*body["c"]), binascii.a2b_base64(body["l"] + "=="), body["g"]
-            is_expired = not call.post.now < claims.expires
+            (expires, *claims), lineage, ledger = body["c"], binascii.a2b_base64(body["l"] + "=="), body["g"]
+            is_expired = not call.post.now < expires
         except (ValueError, KeyError, TypeError, IndexError):
             raise InvalidRequestState("the payload has another format") from None
         if is_expired:
             raise InvalidRequestState("expired")
-        due = self._claims(call, bearer, lineage)
-        if claims[1:] != due[1:]:
-            wrong = [name for name, was, now in zip(Claims._fields, claims, due, strict=True) if was != now]
-            raise InvalidRequestState(f"minted for another call: not the same {wrong[-1]}")
+        due = self._claims(call, principal, server, lineage)
+        if claims != due:
+            wrong = [name for name, was, now in zip(CLAIMS, claims, due, strict=False) if was != now]
+            raise InvalidRequestState(f"minted for another call: not the same {', '.join(wrong) or 'claims'}")
         return lineage, ledger
 
     def _open(self, token: str) -> bytes:
@@ -256,19 +239,14 @@ class RequestStateSecurity:
         except Exception as error:  # A codec of your own: whatever it raises, the client learns nothing from it.
             raise InvalidRequestState(f"the codec raised {type(error).__name__}") from None
 
-    def _claims(self, call: Call, bearer: Bearer, lineage: bytes) -> Claims:
+    def _claims(self, call: Call, principal: str | None, server: str, lineage: bytes) -> list[str | None]:
+        """What a token is good for, besides its time."""
         try:
-            arguments = orjson.dumps(call.arguments, option=orjson.OPT_SORT_KEYS)
+            arguments = orjson.dumps(call.arguments, None, orjson.OPT_SORT_KEYS)
         except TypeError:
             arguments = encode_slowly(call.arguments, sort_keys=True)
-        return Claims(
-            expires=math.ceil(call.post.now + self.ttl),
-            audience=self.audience or bearer.server,
-            method=call.method,
-            target=call.target,
-            arguments=digest(arguments),
-            principal=None if bearer.principal is None else digest(lineage + bearer.principal.encode()),
-        )
+        bearer = None if principal is None else digest(lineage + principal.encode())
+        return [self.audience or server, call.method, call.target, digest(arguments), bearer]
 
 
 def digest(data: bytes) -> str:

@@ -28,7 +28,8 @@ from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
 from .dialects.v2026_07_28 import Wire
 from .errors import AuthorError
-from .transports.asgi import LOCAL, App, Callers
+from .transports.asgi import App
+from .transports.door import LOCAL, Callers
 from .transports.stdio import serve_stdio
 
 if TYPE_CHECKING:
