@@ -8,10 +8,10 @@ answer is only ever given to the question it was given for.
 ledger is carried: sealed into a token, or kept in a store.
 """
 
-import base64
 import hashlib
 import hmac
 import math
+from binascii import b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -24,6 +24,7 @@ STEP: Final = "s"
 FAILURE: Final = "f"
 CLOCK: Final = "t"
 _ACCEPTED: Final = "+"
+_FOR_KEYS = bytes.maketrans(b"+/", b"-_")
 
 
 class Entry(NamedTuple):
@@ -97,4 +98,9 @@ def is_json(data: Any) -> bool:
 def fingerprint(method: str, params: Mapping[str, Any] | list[Any]) -> str:
     """64 bits that tell one question, or one step and its arguments, from another."""
     data = encode([method, params], sort_keys=True)
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()[:8]).decode()[:11]
+    return short(hashlib.sha256(data).digest())
+
+
+def short(digest: bytes) -> str:
+    """The first 64 bits of a digest, as text that may stand in a key."""
+    return b2a_base64(digest[:8], newline=False).translate(_FOR_KEYS, b"=").decode()

@@ -76,8 +76,7 @@ class Call(NamedTuple):
     post: Post
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """Something that only the client's side can answer.
 
     `key` names it on the wire, `params` is the request as the client sees it, `needs` the capability it takes,

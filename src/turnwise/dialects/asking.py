@@ -5,16 +5,18 @@ form's schema is rendered once per type. Reading an answer raises ValueError whe
 asks again.
 """
 
+import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel, create_model
 
 from .._binding import read_json
-from .._ledger import fingerprint
+from .._json import encode
+from .._ledger import fingerprint, short
 from .._messages import (
     AcceptedElicitation,
     AcceptedUrlElicitation,
@@ -39,7 +41,6 @@ SAMPLE = "sampling/createMessage"
 ROOTS = "roots/list"
 FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
-_CACHEABLE_MESSAGE = 2048
 _PRIMITIVES = {"string", "integer", "number", "boolean"}
 _FORMATS = {"email", "uri", "date", "date-time"}
 
@@ -57,17 +58,29 @@ def question(marker: Marker) -> Question:
             return _question(marker.key, ROOTS, {}, {"roots": {}}, _read_roots)
 
 
+class _Form(NamedTuple):
+    """What all forms of one type have in common: the schema, how an answer is read, and the start of a fingerprint."""
+
+    requested: dict[str, Any]
+    read: Callable[[Any], Any]
+    tidy: Callable[[Any], Any]
+    seed: Any
+
+
 def form(message: str, schema: type[Any], key: str | None) -> Question:
-    """A form; the same message and type give the same question object as long as it is remembered."""
-    build: Any = _form if len(message) <= _CACHEABLE_MESSAGE else _form.__wrapped__
+    """A form. Its schema is rendered once per type, so that only the message is new."""
     # Literals with the same members in another order are equal, and not the same form.
-    spelled = "" if isinstance(schema, type) else repr(schema)
-    return cast("Question", build(message, schema, key, spelled))
+    kind = _form_of(cast("Any", schema), "" if isinstance(schema, type) else repr(schema))
+    hasher = kind.seed.copy()
+    hasher.update(message.encode())
+    mark = short(hasher.digest())
+    params = {"mode": "form", "message": message, "requestedSchema": kind.requested}
+    return Question(f"elicitation-{mark}" if key is None else key, ELICIT, params, FORM, mark, kind.read, kind.tidy)
 
 
-@lru_cache(maxsize=1024)
-def _form(message: str, schema: type[Any], key: str | None, spelled: str) -> Question:
-    requested, read = _form_type(cast("Any", schema), spelled)
+@lru_cache(maxsize=512)
+def _form_of(schema: type[Any], spelled: str) -> _Form:
+    requested, read = _form_type(schema)
     known = requested["properties"]
 
     def read_answer(answer: Any) -> Any:
@@ -83,8 +96,8 @@ def _form(message: str, schema: type[Any], key: str | None, spelled: str) -> Que
             content = {name: value for name, value in content.items() if name in known}
         return {"action": "accept", "content": content}
 
-    params = {"mode": "form", "message": message, "requestedSchema": requested}
-    return _question(key, ELICIT, params, FORM, read_answer, tidy)
+    seed = hashlib.sha256(encode([ELICIT, "form", requested], sort_keys=True))
+    return _Form(requested, read_answer, tidy, seed)
 
 
 def raw_form(message: str, requested: Mapping[str, Any], key: str | None) -> Question:
@@ -213,8 +226,7 @@ def _read_roots(answer: Any) -> Any:
     return _types().ListRootsResult.model_validate(answer).roots
 
 
-@lru_cache(maxsize=512)
-def _form_type(schema: type[Any], spelled: str) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _form_type(schema: type[Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     """A type's form schema, and how its content is read. A plain type is a form with the one field `value`."""
     if isinstance(schema, type) and issubclass(schema, BaseModel):
         return _rendered(schema), partial(read_json, schema)
