@@ -87,6 +87,7 @@ class Catalogue:
         self.bus = bus
         self.hints: dict[str, CacheHint] = {}
         self.tools: dict[str, Endpoint] = {}
+        self.marked: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
         self.prompts: dict[str, Endpoint] = {}
         self.resources: dict[str, Endpoint] = {}
         self.templates: dict[str, Endpoint] = {}
@@ -96,8 +97,17 @@ class Catalogue:
         self._name: str = info["name"]
         self.is_closing = False
 
+    def put_tool(self, name: str, endpoint: Endpoint) -> None:
+        """Offer a tool, in place of any of that name."""
+        self.tools[name] = endpoint
+        self.marked.pop(name, None)
+        if endpoint.marks:
+            self.marked[name] = endpoint.marks
+
     async def _serve(self, call: Call) -> Outcome:
-        endpoint, call = self.find(call)
+        endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
+        if endpoint is None:
+            endpoint, call = self.find(call)
         return await self.play(call, endpoint.run, endpoint.version)
 
     async def play(self, call: Call, run: Run, version: str | None = None) -> Outcome:
@@ -149,11 +159,6 @@ class Catalogue:
             "resources/templates/list": self.templates,
         }
         return {name: endpoint.definition for name, endpoint in shelves[method].items()}
-
-    def marks(self, tool: str) -> Mapping[bytes, tuple[str, ...]]:
-        """The headers that mirror a tool's parameters."""
-        endpoint = self.tools.get(tool)
-        return {} if endpoint is None else endpoint.marks
 
     def hint(self, call: Call) -> CacheHint:
         """How long a result keeps."""

@@ -11,7 +11,6 @@ ledger is carried: sealed into a token, or kept in a store.
 import hashlib
 import hmac
 import math
-from binascii import b2a_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -24,7 +23,8 @@ STEP: Final = "s"
 FAILURE: Final = "f"
 CLOCK: Final = "t"
 _ACCEPTED: Final = "+"
-_FOR_KEYS = bytes.maketrans(b"+/", b"-_")
+MARK: Final = 16
+"""Hexadecimal digits of a fingerprint: 64 bits."""
 
 
 class Entry(NamedTuple):
@@ -98,9 +98,4 @@ def is_json(data: Any) -> bool:
 def fingerprint(method: str, params: Mapping[str, Any] | list[Any]) -> str:
     """64 bits that tell one question, or one step and its arguments, from another."""
     data = encode([method, params], sort_keys=True)
-    return short(hashlib.sha256(data).digest())
-
-
-def short(digest: bytes) -> str:
-    """The first 64 bits of a digest, as text that may stand in a key."""
-    return b2a_base64(digest[:8], newline=False).translate(_FOR_KEYS, b"=").decode()
+    return hashlib.sha256(data).hexdigest()[:MARK]

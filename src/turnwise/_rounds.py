@@ -46,7 +46,6 @@ from ._ledger import ANSWER, CLOCK, Entry, Ledger
 from ._messages import Ask, Call, Question
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
-_NOBODY: "frozenset[asyncio.Future[Any]]" = frozenset()
 PATIENCE = 1.0
 """Seconds that a step which was given up has to stop in."""
 
@@ -61,21 +60,18 @@ class Suspend(BaseException):
 class Leg:
     """One round of one call, as the function sees it. `Context` is this with the author's vocabulary."""
 
-    __slots__ = (
-        "_claims", "_ledger", "_main", "_over", "_pending", "_refused", "_strays", "_working", "call", "service",
-    )  # fmt: skip
+    _claims: dict[str, int] | None = None
+    _strays: "frozenset[asyncio.Future[Any]]" = frozenset()
+    _working: "frozenset[asyncio.Future[Any]]" = frozenset()
+    _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
+    _over = False
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None) -> None:
         self.call = call
         self.service = service
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
-        self._claims: dict[str, int] | None = None
-        self._strays: frozenset[asyncio.Future[Any]] = _NOBODY
-        self._working: frozenset[asyncio.Future[Any]] = _NOBODY
-        self._refused: tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...] = ()
         self._main = call.post.task
-        self._over = False
 
     @property
     def suspending(self) -> bool:

@@ -69,8 +69,6 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     Methods that ask or take a step claim their place when they are called, so `gather` over them is deterministic.
     """
 
-    __slots__ = ()
-
     # Asking
 
     def elicit(

@@ -16,7 +16,7 @@ from pydantic import BaseModel, create_model
 
 from .._binding import read_json
 from .._json import encode
-from .._ledger import fingerprint, short
+from .._ledger import MARK, fingerprint
 from .._messages import (
     AcceptedElicitation,
     AcceptedUrlElicitation,
@@ -73,7 +73,7 @@ def form(message: str, schema: type[Any], key: str | None) -> Question:
     kind = _form_of(cast("Any", schema), "" if isinstance(schema, type) else repr(schema))
     hasher = kind.seed.copy()
     hasher.update(message.encode())
-    mark = short(hasher.digest())
+    mark = hasher.hexdigest()[:MARK]
     params = {"mode": "form", "message": message, "requestedSchema": kind.requested}
     return Question(f"elicitation-{mark}" if key is None else key, ELICIT, params, FORM, mark, kind.read, kind.tidy)
 

@@ -36,7 +36,6 @@ CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
-MAX_DEPTH = 100
 
 log = logging.getLogger("turnwise.server")
 
@@ -58,6 +57,8 @@ class Service(Protocol):
     page_size: int | None
     bus: SubscriptionBus | None
     is_closing: bool
+    marked: dict[str, Mapping[bytes, tuple[str, ...]]]
+    """The tools that have mirrored parameters, and the headers that mirror them."""
 
     @property
     def handlers(self) -> Mapping[str, Callable[[Call], Awaitable[Outcome]]]:
@@ -66,10 +67,6 @@ class Service(Protocol):
 
     def entries(self, method: str) -> Mapping[str, dict[str, Any]]:
         """The definitions that a list method shows."""
-        ...
-
-    def marks(self, tool: str) -> Mapping[bytes, tuple[str, ...]]:
-        """The headers that mirror a tool's parameters."""
         ...
 
     def hint(self, call: Call) -> CacheHint:
@@ -98,7 +95,7 @@ class Wire:
         message: Any = None
         try:
             message = _decode(post.body)
-            _check(message, post.body)
+            _check(message)
             if "id" not in message:
                 return self._notified(message, post)
             if post.tracker is not None:
@@ -118,11 +115,12 @@ class Wire:
         method = message["method"]
         params: Any = message.get("params")
         meta: Any = params.get("_meta") if type(params) is dict else None
-        if method == "initialize" and type(params) is dict and meta is None:
-            raise UnsupportedVersion(str(params.get("protocolVersion")), (VERSION,))
         if type(meta) is not dict or type(version := meta.get(PROTOCOL)) is not str:
-            raise InvalidParams(f"_meta must carry {PROTOCOL}", data={"supported": [VERSION]}, status=400)
-        target = _member(params, _TARGETS[method]) if method in _TARGETS else None
+            raise _without_meta(method, params)
+        member = _TARGETS.get(method)
+        target = None if member is None else params.get(member)
+        if member is not None and type(target) is not str:
+            raise InvalidParams(f"params.{member} must be a string", status=400)
         if post.headers is not None:
             mirrored.check(post.headers, method, target, version)
         if version != VERSION:
@@ -131,22 +129,23 @@ class Wire:
             raise InvalidParams(f"_meta must carry {CAPABILITIES}", status=400)
         if (level := meta.get(LOG_LEVEL)) is not None and level not in LEVELS:
             raise InvalidParams(f"Invalid log level: {LOG_LEVEL} must be one of {', '.join(LEVELS)}", status=400)
-        arguments = _optional(params, "arguments", dict, {}) if target is not None else {}
-        if method == "tools/call" and post.headers is not None and (marks := self._service.marks(target or "")):
-            mirrored.check_parameters(post.headers, marks, arguments)
-        return Call(
-            message["id"],
-            method,
-            params,
-            target or "",
-            arguments,
-            _optional(params, "inputResponses", dict, {}) if target is not None else {},
-            _optional(params, "requestState", str, None) if target is not None else None,
-            meta,
-            capabilities,
-            version,
-            post,
-        )
+        if target is None:
+            return Call(message["id"], method, params, "", {}, {}, None, meta, capabilities, version, post)
+        arguments, answers, state = self._given(method, params, target, post)
+        return Call(message["id"], method, params, target, arguments, answers, state, meta, capabilities, version, post)
+
+    def _given(self, method: str, params: dict[str, Any], target: str, post: Post) -> tuple[Any, Any, Any]:
+        """The arguments, answers and token that a call brings."""
+        arguments, answers, state = params.get("arguments"), params.get("inputResponses"), params.get("requestState")
+        if type(arguments) is not dict:
+            arguments = _absent(arguments, "arguments", "an object")
+        if type(answers) is not dict:
+            answers = _absent(answers, "inputResponses", "an object")
+        if state is not None and type(state) is not str:
+            raise InvalidParams("params.requestState must be a string", status=400)
+        if self._service.marked and post.headers is not None and method == "tools/call":
+            mirrored.check_parameters(post.headers, self._service.marked.get(target, {}), arguments)
+        return arguments, answers, state
 
     def _encode(self, call: Call, outcome: Outcome) -> bytes:
         if isinstance(outcome, Ask | Yield):
@@ -193,7 +192,7 @@ class Wire:
         bus = self._service.bus
         if bus is None:
             raise UnknownMethod(call.method)
-        lists, uris = _wanted(_optional(call.params, "notifications", dict, None))
+        lists, uris = _wanted(call.params.get("notifications"))
         accepted: dict[str, Any] = dict.fromkeys((name for name, kind in _FILTER.items() if kind in lists), True)
         if uris:
             accepted["resourceSubscriptions"] = sorted(uris)
@@ -266,7 +265,7 @@ def _decode(body: bytes) -> Any:
         raise MalformedMessage(f"Parse error: {error}", parsed=False) from None
 
 
-def _check(message: Any, body: bytes) -> None:
+def _check(message: Any) -> None:
     """Hold a message against JSON-RPC: one request or notification, with an id that can be echoed."""
     if type(message) is not dict:
         raise MalformedMessage("Invalid request: one JSON-RPC object is expected; batches are not part of the protocol")
@@ -276,43 +275,23 @@ def _check(message: Any, body: bytes) -> None:
         )
     if "id" in message and type(message["id"]) not in (str, int):
         raise MalformedMessage("Invalid request: an id is a string or an integer")
-    if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _is_deep(message):
-        raise MalformedMessage(f"Invalid request: nested more than {MAX_DEPTH} levels deep")
 
 
-def _is_deep(message: Any) -> bool:
-    level = [message]
-    for _ in range(MAX_DEPTH):
-        inner: list[Any] = []
-        for node in level:
-            children = node.values() if type(node) is dict else node
-            inner.extend(child for child in children if type(child) in (dict, list))
-        if not inner:
-            return False
-        level = inner
-    return True
+def _without_meta(method: str, params: Any) -> Exception:
+    if method == "initialize" and type(params) is dict and "_meta" not in params:
+        return UnsupportedVersion(str(params.get("protocolVersion")), (VERSION,))
+    return InvalidParams(f"_meta must carry {PROTOCOL}", data={"supported": [VERSION]}, status=400)
 
 
-def _member(params: Mapping[str, Any], name: str) -> str:
-    value = params.get(name)
-    if type(value) is not str:
-        raise InvalidParams(f"params.{name} must be a string", status=400)
-    return value
-
-
-def _optional(params: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
-    value = params.get(name)
-    if value is None:
-        return default
-    if type(value) is not kind:
-        expected = "an object" if kind is dict else "a string"
+def _absent(value: Any, name: str, expected: str) -> dict[str, Any]:
+    if value is not None:
         raise InvalidParams(f"params.{name} must be {expected}", status=400)
-    return value
+    return {}
 
 
-def _wanted(asked: Mapping[str, Any] | None) -> tuple[set[str], set[str]]:
+def _wanted(asked: Any) -> tuple[set[str], set[str]]:
     """What a listener asks for. A list that is empty now may change too."""
-    if asked is None:
+    if not isinstance(asked, dict):
         raise InvalidParams("params.notifications must be an object", status=400)
     uris = asked.get("resourceSubscriptions") or []
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):

@@ -57,6 +57,7 @@ class App:
         self._callers = callers
         self._path = path.rstrip("/")
         self._max_body = max_body
+        self._digits = len(str(max_body))
         self._keepalive = keepalive
         self._start = start
         self._stop = stop
@@ -69,6 +70,9 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         if scope["type"] == "http":
+            if scope["path"] == self._path and scope["method"] == "POST":
+                await self._post(scope, receive, send)
+                return
             path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
             if path == self._path and scope["method"] == "POST":
                 await self._post(scope, receive, send)
@@ -87,14 +91,12 @@ class App:
             await _refuse(send, *refusal)
             return
         now = time.time()
-        access = None
+        access: Any = None
         if self._doorkeeper is not None:
-            credentials = [value for name, value in listed if name == b"authorization"]
-            admitted: Any = await self._doorkeeper.admit(credentials, now)
-            if not hasattr(admitted, "principal"):
-                await _refuse(send, admitted.status, admitted.description, admitted.headers)
+            access = await self._doorkeeper.admit([value for name, value in listed if name == b"authorization"], now)
+            if not hasattr(access, "principal"):
+                await _refuse(send, access.status, access.description, access.headers)
                 return
-            access = admitted
         message = await receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request":
@@ -125,10 +127,13 @@ class App:
                 return refusal
             if len(self._welcome) < REMEMBERED and sum(len(fact or b"") for fact in facts) < REMEMBERED:
                 self._welcome.add(facts)
-        length = get(b"content-length", b"")
-        if length.isdigit() and (len(length) > 18 or int(length) > self._max_body):
+        length = get(b"content-length")
+        if length is not None and len(length) >= self._digits and self._is_long(length):
             return 413, f"The body is larger than {self._max_body} bytes"
         return None
+
+    def _is_long(self, length: bytes) -> bool:
+        return length.isdigit() and (len(length) > 18 or int(length) > self._max_body)
 
     async def _read_on(self, message: MutableMapping[str, Any], receive: Receive) -> bytes:
         """The rest of a body that came in parts, or as much of it as shows that it is too large.
@@ -212,17 +217,16 @@ class _Watchman:
 class _Exchange:
     """One POST and its response, which turns into a stream with the first thing emitted."""
 
-    __slots__ = ("_gone", "_keepalive", "_pulse", "_receive", "_seen", "_send", "_streaming", "_watch", "task")
+    _streaming = False
+    _gone = False
+    _seen = False
+    _pulse: "asyncio.Task[None] | None" = None
+    _watch: "asyncio.Task[None] | None" = None
 
     def __init__(self, send: Send, receive: Receive, keepalive: float) -> None:
         self._send = send
         self._receive = receive
         self._keepalive = keepalive
-        self._streaming = False
-        self._gone = False
-        self._seen = False
-        self._pulse: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
         self.task = asyncio.current_task()
 
     async def carry(self, wire: Answerer, post: Post, watchman: _Watchman) -> None:
