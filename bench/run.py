@@ -25,6 +25,7 @@ SPECS = (
     Spec("mcp_declared", "mcp_declared"),
     Spec("mcp_returned_uvloop", "mcp_returned", ("--fast",)),
     Spec("turnwise_inline", "turnwise_inline"),
+    Spec("turnwise_asgi", "turnwise_inline", ("--asgi",)),
     Spec("turnwise_1_tool", "turnwise_inline", ("--tools", "1"), ("calls",)),
     Spec("turnwise_300_tools", "turnwise_inline", ("--tools", "300"), ("calls",)),
 )

@@ -1,6 +1,7 @@
 """Turnwise, inline form: the tool awaits the answer in its own body.
 
-Served on uvloop and httptools, which Turnwise depends on, through the same uvicorn call as the others.
+Served as its users serve it, by `server.run("http")`: uvicorn on uvloop and httptools, which Turnwise depends on, set
+up by the library. With `--asgi` it is the application alone, under the same uvicorn call as the floor.
 """
 
 from pydantic import BaseModel
@@ -41,6 +42,10 @@ def fill_catalogue(tools: int) -> None:
 if __name__ == "__main__":
     parser = arguments()
     parser.add_argument("--tools", type=int, default=2, help="size of the catalogue, `add` included")
+    parser.add_argument("--asgi", action="store_true", help="serve the application with uvicorn's own settings")
     options = parser.parse_args()
     fill_catalogue(options.tools)
-    serve(server.asgi(), options.port, fast=True)
+    if options.asgi:
+        serve(server.asgi(), options.port, fast=True)
+    else:
+        server.run("http", port=options.port, log_level="warning")

@@ -6,7 +6,6 @@ injected.
 
 import inspect
 import types
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -57,12 +56,18 @@ class Binding:
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The keyword arguments for a call, converted; InvalidArguments says what is wrong with them."""
         try:
-            values = read_json(self.model, arguments).__dict__
-        except ValidationError as error:
-            raise InvalidArguments(describe(error)) from None
+            values: dict[str, Any] = self.model.__pydantic_validator__.validate_python(arguments).__dict__
+        except ValidationError:
+            values = self._strictly(arguments)
         if self.renamed:
             return {self.renamed.get(name, name): value for name, value in values.items()}
-        return typing.cast("dict[str, Any]", values)
+        return values
+
+    def _strictly(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return dict(vars(read_json(self.model, arguments)))
+        except ValidationError as error:
+            raise InvalidArguments(describe(error)) from None
 
 
 def read_json(model: type[BaseModel], data: Any) -> Any:

@@ -104,11 +104,11 @@ class Catalogue:
         if endpoint.marks:
             self.marked[name] = endpoint.marks
 
-    async def _serve(self, call: Call) -> Outcome:
+    def _serve(self, call: Call) -> Awaitable[Outcome]:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
-        return await self.play(call, endpoint.run, endpoint.version)
+        return self.play(call, endpoint.run, endpoint.version)
 
     async def play(self, call: Call, run: Run, version: str | None = None) -> Outcome:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""

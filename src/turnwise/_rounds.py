@@ -90,9 +90,11 @@ class Leg:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
         if not name or "#" in name:
             raise ValueError(f"a key is a name without '#', not {name!r}")
-        if self._claims is None:
-            self._claims = {}
-        count = self._claims[name] = self._claims.get(name, 0) + 1
+        claims = self._claims
+        if claims is None:
+            self._claims = {name: 1}
+            return name
+        count = claims[name] = claims.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
 
     def settled(self, key: str, question: Question) -> tuple[Any] | None:
@@ -208,9 +210,11 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
         except BaseException as error:
             _weigh(leg, error)
         else:
-            if not leg.suspending:
+            if not leg._pending:
                 return result
-        return await _asked(leg)
+        if leg._refused or leg._strays or leg._working:
+            await _settle(leg)
+        return leg.close()
     finally:
         leg._over = True
         if leg._strays or leg._working:
@@ -238,7 +242,7 @@ def _weigh(leg: Leg, error: BaseException) -> None:
             raise error
 
 
-async def _asked(leg: Leg) -> Ask:
+async def _settle(leg: Leg) -> None:
     """The end of a suspended round: steps under way finish and are recorded; nothing is asked if one cannot be."""
     for task, error in leg._refused:
         if task is not leg._main and task is not None and task.done() and _failure(task) is error:
@@ -248,7 +252,6 @@ async def _asked(leg: Leg) -> Ask:
         stray.cancel()
     while leg._working:
         await asyncio.wait(leg._working)
-    return leg.close()
 
 
 def _failure(task: "asyncio.Task[Any]") -> BaseException | None:

@@ -81,7 +81,7 @@ def form(message: str, schema: type[Any], key: str | None) -> Question:
 @lru_cache(maxsize=512)
 def _form_of(schema: type[Any], spelled: str) -> _Form:
     requested, read = _form_type(schema)
-    known = requested["properties"]
+    known = requested["properties"].keys()
 
     def read_answer(answer: Any) -> Any:
         if answer["action"] == "accept":
@@ -92,7 +92,7 @@ def _form_of(schema: type[Any], spelled: str) -> _Form:
         if _action(answer) != "accept":
             return {"action": answer["action"]}
         content = answer.get("content")
-        if isinstance(content, dict):
+        if isinstance(content, dict) and not content.keys() <= known:
             content = {name: value for name, value in content.items() if name in known}
         return {"action": "accept", "content": content}
 

@@ -39,6 +39,7 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 log = logging.getLogger("turnwise.server")
 
+_ID = (int, str)
 _TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _LISTS = {
     "tools/list": "tools",
@@ -95,7 +96,8 @@ class Wire:
         message: Any = None
         try:
             message = _decode(post.body)
-            _check(message)
+            if type(message) is not dict or type(message.get("id")) not in _ID or message.get("jsonrpc") != "2.0":
+                _check(message)
             if "id" not in message:
                 return self._notified(message, post)
             if post.tracker is not None:
@@ -112,7 +114,9 @@ class Wire:
             return self._refuse(message, error)
 
     def _call(self, message: dict[str, Any], post: Post) -> Call:
-        method = message["method"]
+        method: Any = message.get("method")
+        if type(method) is not str:
+            _check(message)
         params: Any = message.get("params")
         meta: Any = params.get("_meta") if type(params) is dict else None
         if type(meta) is not dict or type(version := meta.get(PROTOCOL)) is not str:

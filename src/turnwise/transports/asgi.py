@@ -86,10 +86,13 @@ class App:
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
         listed: Headers = scope["headers"]
         headers = dict(listed)
-        refusal = self._unwelcome(listed, headers)
-        if refusal is not None:
-            await _refuse(send, *refusal)
-            return
+        get = headers.get
+        known = (get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept")) in self._welcome
+        if not known or len(headers) != len(listed) or len(get(b"content-length", b"")) >= self._digits:
+            refusal = self._unwelcome(listed, headers)
+            if refusal is not None:
+                await _refuse(send, *refusal)
+                return
         now = time.time()
         access: Any = None
         if self._doorkeeper is not None:
@@ -127,13 +130,10 @@ class App:
                 return refusal
             if len(self._welcome) < REMEMBERED and sum(len(fact or b"") for fact in facts) < REMEMBERED:
                 self._welcome.add(facts)
-        length = get(b"content-length")
-        if length is not None and len(length) >= self._digits and self._is_long(length):
+        length = get(b"content-length", b"")
+        if length.isdigit() and (len(length) > 18 or int(length) > self._max_body):
             return 413, f"The body is larger than {self._max_body} bytes"
         return None
-
-    def _is_long(self, length: bytes) -> bool:
-        return length.isdigit() and (len(length) > 18 or int(length) > self._max_body)
 
     async def _read_on(self, message: MutableMapping[str, Any], receive: Receive) -> bytes:
         """The rest of a body that came in parts, or as much of it as shows that it is too large.
