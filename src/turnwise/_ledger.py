@@ -65,7 +65,7 @@ class Ledger:
         try:
             started, sequence, sheds, version, rows, asked, handed, state = data
             entries = {row[0]: _unpack(*row[1:]) for row in rows}
-            return cls(lineage, started, sequence, sheds, version, entries, dict(asked), dict(handed), state)
+            return cls(lineage, started, sequence, sheds, version, entries, {**asked}, {**handed}, state)
         except (ValueError, TypeError, LookupError, AttributeError):
             raise InvalidRequestState("the ledger has another format") from None
 

@@ -17,14 +17,15 @@ from .asgi import App
 
 GRACE = 30
 _HEAD = b"HTTP/1.1 "
+_INTERIM = b"HTTP/1.1 1"
+"""100 Continue: the client waits for it before it sends its body."""
 
 
 class _OneWrite:
-    """A transport that keeps the head of a response until its body comes, but not beyond this turn of the loop."""
+    """A transport that keeps the head of a response until its body comes. `App` always sends the two together."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._call_soon = asyncio.get_running_loop().call_soon
         self._kept = b""
         self.is_closing = transport.is_closing
         self.get_extra_info = transport.get_extra_info
@@ -33,20 +34,15 @@ class _OneWrite:
         if self._kept:
             self._transport.write(self._kept + data)
             self._kept = b""
-        elif data.startswith(_HEAD):
+        elif data.startswith(_HEAD) and not data.startswith(_INTERIM):
             self._kept = data
-            self._call_soon(self._flush)
         else:
             self._transport.write(data)
 
     def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def _flush(self) -> None:
         if self._kept:
-            kept, self._kept = self._kept, b""
-            self._transport.write(kept)
+            self.write(b"")
+        self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
