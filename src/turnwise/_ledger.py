@@ -8,11 +8,11 @@ answer is only ever given to the question it was given for.
 ledger is carried: sealed into a token, or kept in a store.
 """
 
-import hashlib
 import hmac
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from ._json import encode
@@ -23,8 +23,8 @@ STEP: Final = "s"
 FAILURE: Final = "f"
 CLOCK: Final = "t"
 _ACCEPTED: Final = "+"
-MARK: Final = 16
-"""Hexadecimal digits of a fingerprint: 64 bits."""
+MARK_BYTES: Final = 8
+"""A fingerprint has 64 bits."""
 
 
 class Entry(NamedTuple):
@@ -98,4 +98,4 @@ def is_json(data: Any) -> bool:
 def fingerprint(method: str, params: Mapping[str, Any] | list[Any]) -> str:
     """64 bits that tell one question, or one step and its arguments, from another."""
     data = encode([method, params], sort_keys=True)
-    return hashlib.sha256(data).hexdigest()[:MARK]
+    return blake2b(data, digest_size=MARK_BYTES).hexdigest()

@@ -16,6 +16,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Any, Protocol
 
 import orjson
@@ -253,5 +254,5 @@ class RequestStateSecurity:
 
 
 def digest(data: bytes) -> str:
-    """128 bits of SHA-256, as text."""
-    return hashlib.sha256(data).hexdigest()[:32]
+    """128 bits of BLAKE2b, as text."""
+    return blake2b(data, digest_size=16).hexdigest()

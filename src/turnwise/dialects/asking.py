@@ -5,18 +5,18 @@ form's schema is rendered once per type. Reading an answer raises ValueError whe
 asks again.
 """
 
-import hashlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache, partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel, create_model
 
 from .._binding import read_json
 from .._json import encode
-from .._ledger import MARK, fingerprint
+from .._ledger import MARK_BYTES, fingerprint
 from .._messages import (
     AcceptedElicitation,
     AcceptedUrlElicitation,
@@ -73,7 +73,7 @@ def form(message: str, schema: type[Any], key: str | None) -> Question:
     kind = _form_of(cast("Any", schema), "" if isinstance(schema, type) else repr(schema))
     hasher = kind.seed.copy()
     hasher.update(message.encode())
-    mark = hasher.hexdigest()[:MARK]
+    mark = hasher.hexdigest()
     params = {"mode": "form", "message": message, "requestedSchema": kind.requested}
     return Question(f"elicitation-{mark}" if key is None else key, ELICIT, params, FORM, mark, kind.read, kind.tidy)
 
@@ -96,7 +96,7 @@ def _form_of(schema: type[Any], spelled: str) -> _Form:
             content = {name: value for name, value in content.items() if name in known}
         return {"action": "accept", "content": content}
 
-    seed = hashlib.sha256(encode([ELICIT, "form", requested], sort_keys=True))
+    seed = blake2b(encode([ELICIT, "form", requested], sort_keys=True), digest_size=MARK_BYTES)
     return _Form(requested, read_answer, tidy, seed)
 
 
