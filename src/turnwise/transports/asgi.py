@@ -101,11 +101,11 @@ class App:
                 await _refuse(send, access.status, access.description, access.headers)
                 return
         message = await receive()
-        body: bytes = message.get("body", b"")
+        body: bytes | None = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request":
             body = await self._read_on(message, receive)
-            if message["type"] == "http.disconnect":
-                return
+        if body is None:
+            return
         if len(body) > self._max_body:
             await _refuse(send, 413, f"The body is larger than {self._max_body} bytes")
             return
@@ -135,20 +135,16 @@ class App:
             return 413, f"The body is larger than {self._max_body} bytes"
         return None
 
-    async def _read_on(self, message: MutableMapping[str, Any], receive: Receive) -> bytes:
-        """The rest of a body that came in parts, or as much of it as shows that it is too large.
-
-        The last event stays in `message`.
-        """
-        parts = [message.get("body", b"")]
-        size = len(parts[0])
-        while message.get("more_body") and size <= self._max_body:
-            following = await receive()
-            message.clear()
-            message.update(following)
+    async def _read_on(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | None:
+        """A body that comes in parts, or as much of it as shows that it is too large; None if the client has gone."""
+        parts, size = [], 0
+        while message["type"] == "http.request":
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-        return b"".join(parts)
+            if size > self._max_body or not message.get("more_body"):
+                return b"".join(parts)
+            message = await receive()
+        return None
 
     async def _is_alive(self, ensure: Callable[[], Awaitable[None]]) -> bool:
         try:
