@@ -93,6 +93,8 @@ def bind(fn: Callable[..., Any], context: type, *, is_resolver: bool = False) ->
     injected = None
     for parameter in parameters:
         annotation = hints.get(parameter.name, Any)
+        if parameter.name == "ctx" and parameter.name not in hints:
+            raise InvalidSignature(f"{name}: annotate the context, `ctx: Context`; as it is, it would be an argument")
         if _is_context(annotation, context):
             if injected is not None:
                 raise InvalidSignature(f"{name}: one context is enough, {injected!r} or {parameter.name!r}")

@@ -38,6 +38,7 @@ The room does no I/O, and does not know the wire, the seal or the clock: `call.p
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar
@@ -46,6 +47,9 @@ from ._ledger import ANSWER, CLOCK, Entry, Ledger
 from ._messages import Ask, Call, Question
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
+log = logging.getLogger("turnwise.rounds")
+
+FORGOTTEN = "a question or a step was begun and not awaited: write `await ctx...`, in a function that is `async def`"
 PATIENCE = 1.0
 """Seconds that a step which was given up has to stop in."""
 
@@ -65,6 +69,7 @@ class Leg:
     _working: "frozenset[asyncio.Future[Any]]" = frozenset()
     _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
     _over = False
+    _owed = 0
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None) -> None:
         self.call = call
@@ -115,12 +120,14 @@ class Leg:
             kept = question.tidy(answer)
             value = question.read(kept)
         except ValueError:
+            log.info("the answer %r does not fit its question, which is asked again", key)
             return None
         ledger.entries[key] = Entry(ANSWER, question.fingerprint, kept)
         return (value,)
 
     async def answer(self, key: str, question: Question) -> Any:
         """The answer to one question, now or in a later round."""
+        self._owed -= 1
         settled = self.settled(key, question)
         if settled is None:
             self.open({key: question})
@@ -195,6 +202,8 @@ class Leg:
             is_open = key in ledger.asked and key not in ledger.entries and key not in self._pending
             if is_open and isinstance(answer, dict):
                 ledger.entries[key] = Entry(ANSWER, ledger.asked[key], answer)
+                if key not in ledger.handed:
+                    log.warning("the answer %r came, but was not asked for again: does its question change?", key)
         ledger.asked = {key: question.fingerprint for key, question in self._pending.items()}
         ledger.sequence += 1
         return Ask(self._pending, ledger)
@@ -211,6 +220,8 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
             _weigh(leg, error)
         else:
             if not leg._pending:
+                if leg._owed > 0:
+                    raise AuthorError(FORGOTTEN)
                 return result
         if leg._refused or leg._strays or leg._working:
             await _settle(leg)

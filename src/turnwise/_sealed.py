@@ -121,7 +121,9 @@ class KeyRing:
             raise ValueError("a key ring needs at least one key")
         for secret in secrets:
             if len(secret) < _KEY_BYTES:
-                raise ValueError(f"a key must have at least {_KEY_BYTES} bytes of randomness, got {len(secret)}")
+                raise ValueError(
+                    f"a key has at least {_KEY_BYTES} bytes, not {len(secret)}: make one with secrets.token_urlsafe(32)"
+                )
         ring = [_Key(secret) for secret in secrets]
         self._minter = ring[0]
         self._keys = {key.id: key for key in ring}

@@ -39,11 +39,16 @@ def claim_step(leg: Leg, name: str | None, step: Step) -> Step:
     """Give a step its key: its name, numbered from its second use on."""
     if step.on_change not in get_args(OnChange):
         raise ValueError(f"on_change is 'fail' or 'rerun', not {step.on_change!r}")
-    return step._replace(key=leg.claim(name or name_of(step.fn)))
+    if not callable(step.fn):
+        raise TypeError("pass the function and its arguments: ctx.step(charge, card), not ctx.step(charge(card))")
+    key = leg.claim(name or name_of(step.fn))
+    leg._owed += 1
+    return step._replace(key=key)
 
 
 async def take(leg: Leg, step: Step) -> Any:
     """The step's result: from the ledger, or by running it now."""
+    leg._owed -= 1
     key = step.key
     mark = fingerprint("step", [key, _plain(key, "argument", [step.args, step.kwargs])])
     entries = leg.book().entries

@@ -75,8 +75,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         self, message: str, schema: type[T], key: str | None = None
     ) -> Coroutine[Any, Any, ElicitationResult[T]]:
         """Ask the user to fill in a form: a pydantic model, or a plain type for one value."""
-        question = asking.form(message, schema, key)
-        return self.answer(self.claim(question.key), question)
+        return self._ask(asking.form(message, schema, key))
 
     def elicit_url(
         self, message: str, url: str, elicitation_id: str | None = None, key: str | None = None
@@ -114,7 +113,9 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         return values if markers else dict(zip(named, values, strict=True))
 
     def _ask(self, question: Question) -> Coroutine[Any, Any, Any]:
-        return self.answer(self.claim(question.key), question)
+        key = self.claim(question.key)
+        self._owed += 1
+        return self.answer(key, question)
 
     @property
     def input_responses(self) -> "dict[str, Any] | None":

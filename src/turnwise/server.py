@@ -69,6 +69,8 @@ class MCPServer(Generic[LifespanT]):
             raise ValueError("a server needs a name: tokens are bound to it")
         if (token_verifier is None) != (auth is None):
             raise ValueError("token_verifier= and auth= go together")
+        if request_state_security is not None and not isinstance(request_state_security, RequestStateSecurity):
+            raise TypeError("request_state_security is a RequestStateSecurity(keys=[...])")
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
         self.name = name

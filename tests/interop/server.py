@@ -468,8 +468,8 @@ async def announce(ctx: Context) -> str:
 @server.tool()
 async def linger(ctx: Context) -> str:
     """Wait until the call is cancelled, and tell the listeners of it."""
-    await ctx.report_progress(0, message="lingering")
     try:
+        await ctx.report_progress(0, message="lingering")
         await asyncio.Event().wait()
     except asyncio.CancelledError:
         await ctx.notify_resource_updated("desk://lingered")

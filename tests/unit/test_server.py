@@ -76,3 +76,17 @@ def test_workers_that_share_a_key_are_not_warned_of(
     monkeypatch.setenv("WEB_CONCURRENCY", "3")
     MCPServer("fleet", request_state_security=RequestStateSecurity(keys=[KEY])).asgi()
     assert not caplog.records
+
+
+def test_a_list_of_keys_is_not_a_policy() -> None:
+    keys: Any = [KEY]
+    with pytest.raises(TypeError, match="RequestStateSecurity"):
+        MCPServer("s", request_state_security=keys)
+
+
+def test_a_context_without_its_annotation_is_not_taken_for_an_argument() -> None:
+    async def tool(ctx):  # type: ignore[no-untyped-def]
+        return "x"
+
+    with pytest.raises(TypeError, match="ctx: Context"):
+        MCPServer("s").add_tool(tool)

@@ -285,7 +285,7 @@ def test_a_step_that_was_prepared_in_a_round_cannot_run_after_it() -> None:
 
     async def run() -> None:
         async with connect(one_tool(tool)) as client:
-            assert text(await play(client)) == "done"
+            assert "failed" in tool_error(await play(client))
             with pytest.raises(RoundOver):
                 await kept[0]
 
@@ -1047,3 +1047,28 @@ def test_a_call_of_one_round_has_a_flow_of_its_own() -> None:
         return f"{ctx.flow_id} {ctx.uuid()} {ctx.random()} {ctx.now()}"
 
     assert text(rounds(tool)[0]) != text(rounds(tool)[0])
+
+
+@pytest.mark.parametrize("what", ["elicit", "step", "sample"])
+def test_what_was_begun_and_not_awaited_fails_the_call_instead_of_passing_for_done(what: str) -> None:
+    async def tool(ctx: Context) -> str:
+        if what == "elicit":
+            forgotten: Any = ctx.elicit("Sure?", bool)
+        elif what == "sample":
+            forgotten = ctx.sample("Write")
+        else:
+            forgotten = ctx.step(lambda: "charged", name="charge")
+        forgotten.close()
+        return "done"
+
+    assert "failed" in tool_error(rounds(tool)[-1])
+
+
+def test_a_step_that_was_called_by_mistake_says_how_to_pass_it() -> None:
+    async def tool(ctx: Context) -> str:
+        called: Any = "charged"
+        with pytest.raises(TypeError, match="the function and its arguments"):
+            await ctx.step(called)
+        return "told"
+
+    assert text(rounds(tool)[-1]) == "told"

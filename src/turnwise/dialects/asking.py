@@ -244,7 +244,10 @@ def _rendered(model: type[BaseModel]) -> dict[str, Any]:
     for name, part in properties.items():
         part.setdefault("title", name.replace("_", " ").title())
         if not _is_primitive(part):
-            raise InvalidSignature(f"{model.__name__}.{name}: a form takes plain values and choices, not {part!r}")
+            raise InvalidSignature(
+                f"{model.__name__}.{name}: forms are flat and take plain values and choices; "
+                "move the fields of a nested model up, or ask twice"
+            )
     required = {"required": schema["required"]} if "required" in schema else {}
     return {"type": "object", "properties": properties, **required}
 

@@ -91,6 +91,8 @@ class App:
         if not known or len(headers) != len(listed) or len(get(b"content-length", b"")) >= self._digits:
             refusal = self._unwelcome(listed, headers)
             if refusal is not None:
+                if refusal[0] in (403, 421):
+                    log.warning("Host %.100r, Origin %.100r: %s", get(b"host"), get(b"origin"), refusal[1])
                 await _refuse(send, *refusal)
                 return
         now = time.time()
