@@ -97,12 +97,11 @@ class Catalogue:
         self._name: str = info["name"]
         self.is_closing = False
 
-    def put_tool(self, name: str, endpoint: Endpoint) -> None:
-        """Offer a tool, in place of any of that name."""
-        self.tools[name] = endpoint
-        self.marked.pop(name, None)
-        if endpoint.marks:
-            self.marked[name] = endpoint.marks
+    def mark(self, tool: str, marks: Mapping[bytes, tuple[str, ...]]) -> None:
+        """Note which headers mirror a tool's parameters; most tools have none."""
+        self.marked.pop(tool, None)
+        if marks:
+            self.marked[tool] = marks
 
     def _serve(self, call: Call) -> Awaitable[Outcome]:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None

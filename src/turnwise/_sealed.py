@@ -12,7 +12,6 @@ and it has no clock. Why a token was refused is in the exception, for the log; t
 
 import binascii
 import hashlib
-import logging
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -29,8 +28,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from ._json import decode, encode_slowly
 from ._messages import Call
 from .errors import InvalidRequestState
-
-log = logging.getLogger("turnwise.seal")
 
 PREFIX = "s1."
 CLAIMS = ("audience", "method", "target", "arguments", "principal")

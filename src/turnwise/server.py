@@ -104,12 +104,12 @@ class MCPServer(Generic[LifespanT]):
         """Serve a function as a tool; one of the same name is replaced."""
         endpoint = _registering.tool(fn, name, options)
         self._put(self._catalogue.tools, endpoint.definition["name"], endpoint)
-        self._catalogue.put_tool(endpoint.definition["name"], endpoint)
+        self._catalogue.mark(endpoint.definition["name"], endpoint.marks)
 
     def remove_tool(self, name: str) -> None:
         """Stop serving a tool; KeyError if there is none."""
         del self._catalogue.tools[name]
-        self._catalogue.marked.pop(name, None)
+        self._catalogue.mark(name, {})
 
     def prompt(self, name: str | None = None, **options: Unpack[PromptOptions]) -> Callable[[F], F]:
         """Serve a function as a prompt."""

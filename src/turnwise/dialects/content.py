@@ -5,7 +5,7 @@ import mimetypes
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, Union, cast, get_args, get_origin
@@ -265,6 +265,3 @@ def raw_result(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return cast("dict[str, Any]", to_jsonable_python(dict(value)))
     raise AuthorError(f"a low-level handler returns a result model or a mapping, not {type(value).__name__}")
-
-
-Render = Callable[[Any], dict[str, Any]]
