@@ -165,6 +165,7 @@ def test_a_call_costs_the_same_with_one_tool_and_with_three_hundred() -> None:
 
     def cost(tools: int) -> int:
         counted = 0
+        costs: list[int] = []  # Now and then a call also winds the watchman's timer: the least is what each one costs.
 
         def count(frame: Any, event: str, argument: Any) -> None:
             nonlocal counted
@@ -173,10 +174,15 @@ def test_a_call_costs_the_same_with_one_tool_and_with_three_hundred() -> None:
         app = make_server(Walk(), tools).asgi()
 
         async def run() -> None:
+            nonlocal counted
             await post(app, "add", arguments={"a": 1, "b": 2})
-            sys.setprofile(count)
-            await app.__class__.__call__(app, *await prepared())
-            sys.setprofile(None)
+            for _ in range(10):
+                counted = 0
+                arguments = await prepared()
+                sys.setprofile(count)
+                await app(*arguments)
+                sys.setprofile(None)
+                costs.append(counted)
 
         async def prepared() -> tuple[Any, Any, Any]:
             body = orjson.dumps(
@@ -204,6 +210,6 @@ def test_a_call_costs_the_same_with_one_tool_and_with_three_hundred() -> None:
             return {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}, receive, send
 
         asyncio.run(run())
-        return counted
+        return min(costs)
 
     assert cost(1) == cost(300)
