@@ -1,17 +1,19 @@
 """The engine's client half: the loop that answers, as a generator.
 
 `drive` yields what has to be done and is sent what came of it: `Attempt` wants the result of a request with these
-parameters, `Questions` the answers by key, `Pause` nothing. It returns the complete result. It does no I/O, so one loop
-serves every transport, and a caller may put it down between two steps.
+parameters, or the MCPError thrown in; `Questions` the answers by key; `Pause` nothing. It returns the complete result.
+It does no I/O, so one loop serves every transport. A caller may put the call down at a `Questions` step, and another
+process picks it up there: what it has to know is in the step, and goes back in as `Held`.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .errors import TooManyRounds, UnknownResultType
+from .errors import MCPError, TooManyRounds, UnknownResultType
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.25
+INVALID_PARAMS = -32602
 
 
 class Attempt(NamedTuple):
@@ -20,10 +22,22 @@ class Attempt(NamedTuple):
     params: dict[str, Any]
 
 
+class Given(NamedTuple):
+    """A question of an earlier round, and what it was answered with."""
+
+    key: str
+    request: Any
+    answer: Any
+
+
 class Questions(NamedTuple):
-    """Get answers to these requests, under the same keys."""
+    """Get answers to these requests, under the same keys. `known` are those that need not be asked again."""
 
     requests: Mapping[str, Any]
+    known: Mapping[str, Any]
+    state: str | None
+    round: int
+    given: Sequence[Given]
 
 
 class Pause(NamedTuple):
@@ -32,24 +46,66 @@ class Pause(NamedTuple):
     seconds: float
 
 
-def drive(params: Mapping[str, Any], max_rounds: int) -> Generator[Attempt | Questions | Pause, Any, dict[str, Any]]:
-    """One call, through as many rounds as it takes."""
-    attempt = dict(params)
-    pause = FIRST_PAUSE
-    for _ in range(max_rounds + 1):
-        result: dict[str, Any] = yield Attempt(attempt)
+class Held(NamedTuple):
+    """Where a call was put down."""
+
+    requests: Mapping[str, Any]
+    state: str | None
+    round: int
+    given: Sequence[Given]
+
+
+Drive = Generator[Attempt | Questions | Pause, Any, dict[str, Any]]
+
+
+def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = None, restart: bool = False) -> Drive:
+    """One call, through as many rounds as it takes.
+
+    With `restart`, a token that the server no longer takes begins the call anew, once; what was answered before is
+    used again where the same question comes again.
+    """
+    attempt, pause = dict(params), FIRST_PAUSE
+    given: list[Given] = list(held.given) if held else []
+    reusable: list[Given] = []
+    result = _asked(held) if held else None
+    for number in range(held.round if held else 0, max_rounds + 1):
+        if result is None:
+            try:
+                result = yield Attempt(attempt)
+            except MCPError as refused:
+                if not restart or "requestState" not in attempt or refused.code != INVALID_PARAMS:
+                    raise
+                restart, attempt, reusable, given = False, dict(params), given, []
+                continue
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result
         if kind != "input_required":
             raise UnknownResultType(kind)
-        attempt = dict(params)
+        attempt, state = dict(params), result.get("requestState")
         if requests := result.get("inputRequests"):
-            attempt["inputResponses"] = yield Questions(requests)
-            pause = FIRST_PAUSE
+            answers = yield Questions(requests, _known(requests, reusable), state, number, tuple(given))
+            given += (Given(key, request, answers[key]) for key, request in requests.items())
+            attempt["inputResponses"], pause = answers, FIRST_PAUSE
         else:
             yield Pause(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-        if "requestState" in result:
-            attempt["requestState"] = result["requestState"]
+        if state is not None:
+            attempt["requestState"] = state
+        result = None
     raise TooManyRounds(max_rounds)
+
+
+def _asked(held: Held) -> dict[str, Any]:
+    state = {} if held.state is None else {"requestState": held.state}
+    return {"resultType": "input_required", "inputRequests": held.requests, **state}
+
+
+def _known(requests: Mapping[str, Any], reusable: list[Given]) -> dict[str, Any]:
+    """The answers that are still good. Each is used once: a question that comes twice wants another answer."""
+    known = {}
+    for old in list(reusable):
+        if old.key not in known and requests.get(old.key) == old.request:
+            known[old.key] = old.answer
+            reusable.remove(old)
+    return known

@@ -93,10 +93,10 @@ class Question(NamedTuple):
     tidy: Callable[[Any], Any]
 
 
-class Done(NamedTuple):
+class Done(NamedTuple, Generic[T]):
     """The call is finished, with this result."""
 
-    result: dict[str, Any]
+    result: T
 
 
 class Ask(NamedTuple):
@@ -112,7 +112,48 @@ class Yield(NamedTuple):
     carrier: Any
 
 
-Outcome = Done | Ask | Yield
+Outcome = Done[dict[str, Any]] | Ask | Yield
+
+
+class Outgoing(NamedTuple):
+    """One request as it leaves a client. `headers` repeat the body for HTTP; `safe` says that sending it twice does
+    no harm.
+    """
+
+    id: str | int
+    method: str
+    body: bytes
+    headers: Mapping[str, str]
+    safe: bool
+
+
+class Incoming(NamedTuple):
+    """What came back: the decoded message, and its bytes."""
+
+    status: int
+    message: Any
+    raw: bytes
+
+
+Notified = Callable[[Any], Awaitable[None]]
+
+
+class Channel(Protocol):
+    """A way to a server. One exchange is one request and its reply; what the server says meanwhile goes to `notified`,
+    message by message. Cancelling an exchange tells the server.
+    """
+
+    async def exchange(self, request: Outgoing, notified: Notified) -> Incoming:
+        """Send and wait; ConnectionLost, UnexpectedStatus, RedirectRefused or InvalidReply where no reply comes."""
+        ...
+
+    async def open(self) -> None:
+        """Get ready; called once, before the first exchange."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

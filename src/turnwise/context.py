@@ -25,7 +25,7 @@ from ._messages import (
 from ._rounds import Leg
 from ._steps import OnChange, Step, claim_step, take
 from .dialects import asking, notifying
-from .dialects.v2026_07_28 import CLIENT_INFO, LOG_LEVEL
+from .dialects.words import CLIENT_INFO, LEVELS, LOG_LEVEL
 from .errors import InvalidParams
 
 if TYPE_CHECKING:
@@ -206,11 +206,11 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     async def log(self, level: LoggingLevel, data: Any, *, logger_name: str | None = None) -> None:
         """Send a log line, if the client asked for lines of this level."""
         wanted = self.call.meta.get(LOG_LEVEL)
-        if level not in notifying.LEVELS:
+        if level not in LEVELS:
             raise ValueError(f"not a log level: {level!r}")
         if self._over:
             return
-        if wanted is not None and notifying.LEVELS.index(level) >= notifying.LEVELS.index(wanted):
+        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
             await self.call.post.emit(notifying.log_message(level, data, logger_name))
 
     async def debug(self, data: Any, *, logger_name: str | None = None) -> None:

@@ -9,6 +9,11 @@
     │   ├── InvalidSignature         a function cannot be served as it is written
     │   ├── ReplayMismatch           a recorded step was called again with other arguments
     │   └── RoundOver                a context was used after its round had ended
+    ├── CallerError                  the mistake of who uses a client
+    │   ├── CallbackFailed           a callback raised, or gave no answer
+    │   ├── InvalidAnswer            an answer that does not fit its question; it was not sent
+    │   ├── AlreadyAnswered          somebody else was quicker
+    │   └── UnknownPending           no call with this id is waiting
     └── PeerError                    the peer's mistake, or the peer's word
         ├── MCPError                 a JSON-RPC error: raised by an author to send one, or received
         ├── MalformedMessage         bytes that are no request of the protocol
@@ -21,6 +26,14 @@
         ├── UnknownResultType        a result of a kind that the protocol does not have
         ├── TooManyRounds            a server that goes on asking
         ├── Unanswerable             a question for which there is no callback
+        ├── UnknownInputRequest      a question of a kind that the protocol does not have
+        ├── MalformedQuestion        a question that cannot be put to anybody
+        ├── InvalidReply             an answer that is no reply to the request
+        ├── UnexpectedStatus         an HTTP status without an error of the protocol
+        ├── RedirectRefused          a redirect that is not followed
+        ├── ConnectionLost           nobody there, or the line broke before the reply
+        ├── DeadlineExceeded         no result in the time that was given
+        ├── HandshakeRequired        a server of an older version, which wants `initialize` first
         └── InvalidRequestState      a token that was changed, expired, or belongs to another call
 
 The room knows no error codes and no HTTP statuses: each dialect has one table for those.
@@ -77,6 +90,44 @@ class ReplayMismatch(AuthorError):
 
 class RoundOver(AuthorError):
     """A context was used by a task that outlived the round it belongs to."""
+
+
+class CallerError(TurnwiseError):
+    """The code that uses a client is at fault; what was answered before is kept."""
+
+
+class CallbackFailed(CallerError):
+    """The callback for a question raised; the cause is chained."""
+
+    def __init__(self, key: str, method: str, reason: str) -> None:
+        self.key = key
+        self.method = method
+        super().__init__(f"the callback for {method} (question {key!r}) failed: {reason}")
+
+
+class InvalidAnswer(CallerError):
+    """An answer does not fit the question. It was not sent."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"the answer to {key!r} does not fit: {reason}")
+
+
+class AlreadyAnswered(CallerError):
+    """A waiting call was answered, or is being carried on, by somebody else."""
+
+    def __init__(self, pending_id: str, what: str) -> None:
+        self.pending_id = pending_id
+        super().__init__(f"call {pending_id}: {what}")
+
+
+class UnknownPending(CallerError, LookupError):
+    """No call with this id is waiting: it is finished, was forgotten, or never was."""
+
+    def __init__(self, pending_id: str) -> None:
+        self.pending_id = pending_id
+        super().__init__(f"no call with the id {pending_id} is waiting")
 
 
 class PeerError(TurnwiseError):
@@ -171,6 +222,64 @@ class Unanswerable(PeerError):
         self.key = key
         self.method = method
         super().__init__(f"no callback answers {method} (question {key!r})")
+
+
+class UnknownInputRequest(PeerError):
+    """The server asks with a method that no question of the protocol has."""
+
+    def __init__(self, key: str, method: Any) -> None:
+        self.key = key
+        self.method = method
+        super().__init__(f"the server asks {method!r} (question {key!r}), which is no input request of the protocol")
+
+
+class MalformedQuestion(PeerError):
+    """The server's question is not complete, or not safe to show."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"the server's question {key!r} cannot be asked: {reason}")
+
+
+class InvalidReply(PeerError):
+    """What came back is no reply to the request: not JSON, of the wrong shape, or too large."""
+
+
+class UnexpectedStatus(PeerError):
+    """The server, or something before it, answered with a status and no error of the protocol."""
+
+    def __init__(self, status: int, text: str = "", headers: Mapping[str, str] | None = None) -> None:
+        self.status = status
+        self.text = text
+        self.headers = dict(headers or {})
+        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+
+
+class RedirectRefused(PeerError):
+    """A redirect to another origin, or of a kind that changes the request. Nothing was sent there."""
+
+    def __init__(self, status: int, location: str) -> None:
+        self.status = status
+        self.location = location
+        super().__init__(f"HTTP {status}: the server redirects to {location!r}, which is not followed")
+
+
+class ConnectionLost(PeerError):
+    """The server could not be reached (`sent` is false), or the line broke and the request may have been served."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        self.reason = reason
+        self.sent = sent
+        super().__init__(reason)
+
+
+class DeadlineExceeded(PeerError, TimeoutError):
+    """The time for one request, or for a whole call, is over; the server was told to stop."""
+
+
+class HandshakeRequired(PeerError):
+    """The server does not answer in a version without a handshake."""
 
 
 class InvalidRequestState(PeerError):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import orjson
 
 from ._driver import Attempt, Pause, Questions, drive
-from ._messages import Identity
-from .dialects.asking import ELICIT, ROOTS, SAMPLE, wire_dict
-from .dialects.v2026_07_28 import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL, VERSION
+from ._messages import Identity, Outgoing
+from .dialects.asking import wire_dict
+from .dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, LOG_LEVEL, PROTOCOL, ROOTS, SAMPLE, VERSION
 from .errors import MCPError, Unanswerable
 from .server import MCPServer
 from .transports.memory import Memory
@@ -44,21 +44,22 @@ class Connection:
         self.capabilities: dict[str, Any] = _declared(callbacks)
         self._callbacks = callbacks
         self._max_rounds = max_rounds
-        self._memory = Memory(server.wire, self._notified, access)
+        self._memory = Memory(server, access)
         self._ids = itertools.count(1)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
         """One round: the raw result, or MCPError."""
         own = {PROTOCOL: VERSION, CLIENT_INFO: {"name": "turnwise.testing", "version": "0"}}
         whole = {**own, CAPABILITIES: self.capabilities, **meta}
+        number = next(self._ids)
         message = {
             "jsonrpc": "2.0",
-            "id": next(self._ids),
+            "id": number,
             "method": method,
             "params": {**(params or {}), "_meta": whole},
         }
-        reply = await self._memory.post(orjson.dumps(message))
-        answer = orjson.loads(reply.body or b"{}")
+        outgoing = Outgoing(number, method, orjson.dumps(message), {}, safe=False)
+        answer = (await self._memory.exchange(outgoing, self._notified)).message
         self.rounds.append(Round(message, answer))
         if "error" in answer:
             raise MCPError(answer["error"]["code"], answer["error"]["message"], answer["error"].get("data"))
@@ -76,7 +77,7 @@ class Connection:
             match step:
                 case Attempt(attempt):
                     outcome = await self.request(method, attempt, **meta)
-                case Questions(requests):
+                case Questions(requests=requests):
                     answers = await asyncio.gather(*(self._answer(*item) for item in requests.items()))
                     outcome = dict(zip(requests, answers, strict=True))
                 case Pause(seconds):
@@ -126,8 +127,8 @@ class Connection:
         answer = await (callback(self) if method == ROOTS else callback(self, typed))
         return answer if isinstance(answer, Mapping) else wire_dict(answer)
 
-    def _notified(self, message: bytes) -> None:
-        self.notifications.append(orjson.loads(message))
+    async def _notified(self, message: Any) -> None:
+        self.notifications.append(message)
 
 
 def _target(member: str, name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from turnwise import Outgoing
 from turnwise.testing import connect
+from turnwise.transports.memory import Memory
 
 HERE = Path(__file__).parent
 SERVER = HERE / "server.py"
@@ -66,6 +68,10 @@ def free_port() -> int:
         return port
 
 
+async def unheard(message: Any) -> None:
+    """Nothing is said between request and reply."""
+
+
 def over_memory() -> Iterator[Exchange]:
     spec = importlib.util.spec_from_file_location("transcript_server", SERVER)
     assert spec is not None
@@ -75,10 +81,10 @@ def over_memory() -> Iterator[Exchange]:
 
     def exchange(message: dict[str, Any]) -> dict[str, Any]:
         async def once() -> dict[str, Any]:
-            async with connect(module.server) as client:
-                reply = await client._memory.post(json.dumps(message).encode())
-                result: dict[str, Any] = json.loads(reply.body or b"")
-                return result
+            async with connect(module.server):
+                request = Outgoing(message["id"], message["method"], json.dumps(message).encode(), {}, safe=False)
+                reply: dict[str, Any] = (await Memory(module.server).exchange(request, unheard)).message
+                return reply
 
         return asyncio.run(once())
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from turnwise import AccessToken, Context, InvalidRequestState, MCPServer, RequestStateSecurity, _sealed
 from turnwise._messages import Identity, Post
 from turnwise._sealed import PREFIX, XAES, KeyRing
-from turnwise.dialects.v2026_07_28 import CAPABILITIES, PROTOCOL, VERSION
+from turnwise.dialects.words import CAPABILITIES, PROTOCOL, VERSION
 
 KEY = bytes(range(32))
 OLD = bytes(range(32, 64))

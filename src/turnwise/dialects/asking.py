@@ -32,15 +32,11 @@ from .._messages import (
 )
 from .._schemas import check_for
 from ..errors import AuthorError, InvalidSignature
+from .words import ELICIT, FORM, ROOTS, SAMPLE, URL
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
-ELICIT = "elicitation/create"
-SAMPLE = "sampling/createMessage"
-ROOTS = "roots/list"
-FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
-URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
 _PRIMITIVES = {"string", "integer", "number", "boolean"}
 _FORMATS = {"email", "uri", "date", "date-time"}
 

@@ -5,15 +5,7 @@ from typing import Any
 
 from .._bus import Change
 from .._json import encode
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-_METHODS = {
-    "tools": "notifications/tools/list_changed",
-    "prompts": "notifications/prompts/list_changed",
-    "resources": "notifications/resources/list_changed",
-    "resource": "notifications/resources/updated",
-}
+from .words import CHANGES, SUBSCRIPTION
 
 
 def progress(token: str | int, value: float, total: float | None, message: str | None) -> bytes:
@@ -33,7 +25,7 @@ def changed(change: Change, subscription: str | int) -> bytes:
     params: dict[str, Any] = {"_meta": {SUBSCRIPTION: subscription}}
     if change.uri is not None:
         params["uri"] = change.uri
-    return notification(_METHODS[change.kind], params)
+    return notification(CHANGES[change.kind], params)
 
 
 def notification(method: str, params: Mapping[str, Any]) -> bytes:

@@ -28,26 +28,23 @@ from ..errors import (
 from . import mirrored
 from .asking import request_of
 from .listing import CACHEABLE, cache_members, page
-from .notifying import LEVELS, SUBSCRIPTION, changed, notification
-
-VERSION = "2026-07-28"
-PROTOCOL = "io.modelcontextprotocol/protocolVersion"
-CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
-CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
-LOG_LEVEL = "io.modelcontextprotocol/logLevel"
-SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+from .notifying import changed, notification
+from .words import (
+    CAPABILITIES,
+    FILTER,
+    LEVELS,
+    LISTS,
+    LOG_LEVEL,
+    PROTOCOL,
+    SERVER_INFO,
+    SUBSCRIPTION,
+    TARGETS,
+    VERSION,
+)
 
 log = logging.getLogger("turnwise.server")
 
 _ID = (int, str)
-_TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_LISTS = {
-    "tools/list": "tools",
-    "prompts/list": "prompts",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-}
-_FILTER = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 
 
 class Service(Protocol):
@@ -88,7 +85,7 @@ class Wire:
         self._own: dict[str, Callable[[Call], Awaitable[dict[str, Any]]]] = {
             "server/discover": self._discover,
             "subscriptions/listen": self._listen,
-            **dict.fromkeys(_LISTS, self._list),
+            **dict.fromkeys(LISTS, self._list),
         }
 
     async def answer(self, post: Post) -> Reply:
@@ -121,7 +118,7 @@ class Wire:
         meta: Any = params.get("_meta") if type(params) is dict else None
         if type(meta) is not dict or type(version := meta.get(PROTOCOL)) is not str:
             raise _without_meta(method, params)
-        member = _TARGETS.get(method)
+        member = TARGETS.get(method)
         target = None if member is None else params.get(member)
         if member is not None and type(target) is not str:
             raise InvalidParams(f"params.{member} must be a string", status=400)
@@ -189,7 +186,7 @@ class Wire:
     async def _list(self, call: Call) -> dict[str, Any]:
         entries = self._service.entries(call.method)
         shown, cursor = page(entries, call.params.get("cursor"), self._service.page_size)
-        result: dict[str, Any] = {_LISTS[call.method]: shown}
+        result: dict[str, Any] = {LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 
     async def _listen(self, call: Call) -> dict[str, Any]:
@@ -197,7 +194,7 @@ class Wire:
         if bus is None:
             raise UnknownMethod(call.method)
         lists, uris = _wanted(call.params.get("notifications"))
-        accepted: dict[str, Any] = dict.fromkeys((name for name, kind in _FILTER.items() if kind in lists), True)
+        accepted: dict[str, Any] = dict.fromkeys((name for name, kind in FILTER.items() if kind in lists), True)
         if uris:
             accepted["resourceSubscriptions"] = sorted(uris)
         meta = {SUBSCRIPTION: call.id}
@@ -300,7 +297,7 @@ def _wanted(asked: Any) -> tuple[set[str], set[str]]:
     uris = asked.get("resourceSubscriptions") or []
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise InvalidParams("notifications.resourceSubscriptions must be a list of URIs", status=400)
-    return {kind for name, kind in _FILTER.items() if asked.get(name) is True}, set(uris)
+    return {kind for name, kind in FILTER.items() if asked.get(name) is True}, set(uris)
 
 
 def _matches(change: Change, lists: set[str], uris: set[str]) -> bool:

@@ -1,0 +1,307 @@
+"""A client's rounds: one request at a time is sent, mended where the protocol says how, and read; the loop of
+`_driver` strings them together and has its questions answered.
+
+The room knows no transport. What may go wrong on the way has a name in `errors`; nothing is retried that could do its
+work twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from . import _pending
+from ._driver import Attempt, Drive, Pause, Questions, drive
+from ._messages import Channel, Done, Notified
+from ._pending import Pending
+from .dialects.answering import Asking, callback_params, check_question, checked_answer, page_facts
+from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
+from .dialects.words import ELICIT, LISTS, ROOTS, TARGETS
+from .errors import (
+    CallbackFailed,
+    ConnectionLost,
+    DeadlineExceeded,
+    InvalidReply,
+    MCPError,
+    TurnwiseError,
+    Unanswerable,
+    UnsupportedVersion,
+)
+
+Callback = Callable[..., Awaitable[Any]]
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+AnswerOrder = Literal["together", "one-by-one"]
+T = TypeVar("T")
+
+REISSUES = (0.1, 0.3)
+"""Pauses before a request is sent again whose reply was lost."""
+MOST_PAGES = 1000
+
+log = logging.getLogger("turnwise.client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """How a client behaves in every call."""
+
+    callbacks: Mapping[str, Callback]
+    capabilities: Mapping[str, Any]
+    in_hand: Mapping[str, Any]
+    """The capabilities of a call that is put down: a person may answer what no callback does."""
+    max_rounds: int = 10
+    answer_order: AnswerOrder = "together"
+    request_seconds: float | None = 300.0
+    deadline: float | None = None
+    restart_expired: bool = True
+    logging_callback: Callback | None = None
+    server: str | None = None
+
+
+class Wishes(NamedTuple):
+    """What one call wants besides."""
+
+    meta: Mapping[str, Any] | None = None
+    progress: Progress | None = None
+    request_seconds: float | None = None
+    deadline: float | None = None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One client's exchanges with one server."""
+
+    channel: Channel
+    caller: Caller
+    manners: Manners
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        wishes: Wishes,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One round: the result, which may be a question."""
+        seconds = self.manners.request_seconds if wishes.request_seconds is None else wishes.request_seconds
+        declared = self.manners.capabilities if capabilities is None else capabilities
+        mended: set[int] = set()
+        pauses = list(reversed(REISSUES))
+        while True:
+            outgoing = self.caller.request(
+                method, params, declared, wishes.meta, with_progress=wishes.progress is not None
+            )
+            try:
+                async with asyncio.timeout(seconds) as limit:
+                    incoming = await self.channel.exchange(outgoing, self._notified(wishes.progress))
+                return self.caller.read(outgoing, incoming)
+            except TimeoutError as error:
+                raise _in_time(limit, error, f"no reply to {method} within {seconds} s") from None
+            except ConnectionLost as lost:
+                if not pauses or (lost.sent and not outgoing.safe):
+                    raise
+                await asyncio.sleep(pauses.pop())
+            except MCPError as error:
+                if error.code in mended or not await self._mend(method, error):
+                    raise
+                mended.add(error.code)
+
+    async def _mend(self, method: str, error: MCPError) -> bool:
+        """Whether a refused request is worth another try, after what the protocol says to do first."""
+        if error.code == UNSUPPORTED_VERSION:
+            supported = error.data.get("supported") if isinstance(error.data, dict) else None
+            versions = [item for item in supported if isinstance(item, str)] if isinstance(supported, list) else []
+            if self.caller.version not in versions:
+                raise UnsupportedVersion(self.caller.version, versions) from error
+            return True
+        if error.code == HEADER_MISMATCH and method == "tools/call":
+            async for _ in self.pages("tools/list"):
+                pass
+            return True
+        return False
+
+    async def pages(self, method: str) -> Any:
+        """Every page of a list, as it comes."""
+        cursor: Any = None
+        seen: set[str] = set()
+        while True:
+            result = await self.request(method, {} if cursor is None else {"cursor": cursor}, Wishes())
+            yield self.caller.learn(result) if method == "tools/list" else result
+            cursor = result.get("nextCursor")
+            if cursor is None:
+                return
+            if not isinstance(cursor, str) or cursor in seen or len(seen) >= MOST_PAGES:
+                raise InvalidReply(f"the pages of {LISTS[method]} do not end")
+            seen.add(cursor)
+
+    async def call(self, method: str, params: Mapping[str, Any], wishes: Wishes) -> tuple[dict[str, Any], int]:
+        """As many rounds as it takes: the complete result, and how many those were."""
+        manners = self.manners
+        loop = drive(params, manners.max_rounds, restart=manners.restart_expired)
+        return await self._in_time(method, wishes, self._run(loop, method, params, wishes))
+
+    async def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> T:
+        """All rounds of a call within its deadline; what is under way then is cancelled, which the server hears of."""
+        seconds = self.manners.deadline if wishes.deadline is None else wishes.deadline
+        if seconds is None:
+            return await work
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await work
+        except TimeoutError as error:
+            raise _in_time(limit, error, f"{method} was not finished within {seconds} s") from None
+
+    async def _run(
+        self, loop: Drive, method: str, params: Mapping[str, Any], wishes: Wishes
+    ) -> tuple[dict[str, Any], int]:
+        outcome: Any = None
+        rounds = 0
+        while True:
+            try:
+                step = loop.throw(outcome) if isinstance(outcome, MCPError) else loop.send(outcome)
+            except StopIteration as done:
+                return done.value, rounds
+            match step:
+                case Attempt(attempt):
+                    rounds += 1
+                    outcome = await self._attempt(method, attempt, wishes)
+                case Questions():
+                    outcome = await self._answers(step, method, params, self.manners.callbacks)
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
+                    outcome = None
+
+    async def _attempt(
+        self, method: str, params: Mapping[str, Any], wishes: Wishes, capabilities: Mapping[str, Any] | None = None
+    ) -> Any:
+        try:
+            return await self.request(method, params, wishes, capabilities)
+        except MCPError as error:
+            return error
+
+    async def carry_on(self, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending:
+        """As far as a call gets without a person: its result, or itself at the next questions."""
+        manners = self.manners
+        held = pending.held if pending.requests else None
+        loop = drive(pending.params, manners.max_rounds, held=held, restart=manners.restart_expired)
+        return await self._in_time(pending.method, wishes, self._advance(loop, pending, wishes))
+
+    async def _advance(self, loop: Drive, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending:
+        outcome: Any = None
+        while True:
+            try:
+                step = loop.throw(outcome) if isinstance(outcome, MCPError) else loop.send(outcome)
+            except StopIteration as done:
+                return Done(done.value)
+            match step:
+                case Attempt(attempt):
+                    outcome = await self._attempt(pending.method, attempt, wishes, self.manners.in_hand)
+                    pending = _pending.sent(pending)
+                case Questions():
+                    outcome = await self._partly(step, pending)
+                    if len(outcome) < len(step.requests):
+                        return _pending.put_down(pending, step, outcome)
+                case Pause(seconds):
+                    await asyncio.sleep(seconds)
+                    outcome = None
+
+    async def _partly(self, step: Questions, pending: Pending) -> dict[str, Any]:
+        """The answers that are there, and those that callbacks give; a person's are missing."""
+        known = {**pending.answers, **step.known}
+        callbacks = self.manners.callbacks
+        own = {
+            key: request
+            for key, request in step.requests.items()
+            if key not in known and _method(key, request) in callbacks
+        }
+        asked = step._replace(requests=own, known={})
+        return {**known, **await self._answers(asked, pending.method, pending.params, callbacks)}
+
+    async def _answers(
+        self, step: Questions, method: str, params: Mapping[str, Any], callbacks: Mapping[str, Callback]
+    ) -> dict[str, Any]:
+        """An answer to every question of a round, each asked once."""
+        waiting = []
+        for key, request in step.requests.items():
+            if key in step.known:
+                continue
+            if (callback := callbacks.get(_method(key, request))) is None:
+                raise Unanswerable(key, request["method"])
+            asking = _asking(key, request, step.round, method, params, self.manners.server)
+            waiting.append((key, self._answer(callback, asking, request)))
+        try:
+            answers = await self._gathered([answer for _, answer in waiting])
+        finally:
+            for _, answer in waiting:
+                answer.close()
+        return {**step.known, **dict(zip((key for key, _ in waiting), answers, strict=True))}
+
+    async def _gathered(self, waiting: list[Any]) -> list[Any]:
+        if len(waiting) < 2 or self.manners.answer_order == "one-by-one":
+            return [await answer for answer in waiting]
+        tasks = [asyncio.ensure_future(answer) for answer in waiting]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _answer(self, callback: Callback, asking: Asking, request: Mapping[str, Any]) -> dict[str, Any]:
+        key, method = asking.key, request["method"]
+        typed = callback_params(key, request)
+        try:
+            answer = await (callback(asking) if method == ROOTS else callback(asking, typed))
+        except TurnwiseError:
+            raise
+        except Exception as error:
+            raise CallbackFailed(key, method, f"{type(error).__name__}: {error}") from error
+        return checked_answer(key, request, answer)
+
+    def _notified(self, progress: Progress | None) -> Notified:
+        """Who hears what a server says while it works."""
+
+        async def notified(message: Any) -> None:
+            params = message.get("params")
+            params = params if isinstance(params, dict) else {}
+            try:
+                match message.get("method"):
+                    case "notifications/progress" if progress is not None:
+                        await progress(float(params["progress"]), params.get("total"), params.get("message"))
+                    case "notifications/message" if self.manners.logging_callback is not None:
+                        await self._logged(params)
+                    case _:
+                        log.debug("the server said %.200r", message)
+            except Exception:  # The call goes on: its result matters more than how it was announced.
+                log.exception("a callback for %s failed", message.get("method"))
+
+        return notified
+
+    async def _logged(self, params: Mapping[str, Any]) -> None:
+        from mcp_types import LoggingMessageNotificationParams
+
+        if self.manners.logging_callback is not None:
+            await self.manners.logging_callback(LoggingMessageNotificationParams.model_validate(params))
+
+
+def _method(key: str, request: Any) -> str:
+    """The method of a question that can be asked."""
+    check_question(key, request)
+    method: str = request["method"]
+    return method
+
+
+def _asking(
+    key: str, request: Mapping[str, Any], number: int, method: str, params: Mapping[str, Any], server: str | None
+) -> Asking:
+    asking = Asking(key, method, params[TARGETS[method]], params.get("arguments", {}), number, server)
+    asked = request.get("params", {})
+    if request["method"] != ELICIT or asked.get("mode") != "url":
+        return asking
+    url, host, warnings = page_facts(key, asked.get("url"))
+    return replace(asking, url=url, host=host, warnings=warnings)
+
+
+def _in_time(limit: asyncio.Timeout, error: TimeoutError, complaint: str) -> TimeoutError:
+    """The error for a time that is over; another timeout than ours stays what it is."""
+    return DeadlineExceeded(complaint) if limit.expired() and not isinstance(error, DeadlineExceeded) else error

@@ -1,0 +1,343 @@
+"""The client: `await client.call_tool(...)` gives a result, however many rounds it took.
+
+`begin` and `resume` are the same calls with the questions handed to you instead of a callback. The client knows
+no web framework, and servers only by what they answer.
+"""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from typing_extensions import Unpack
+
+from . import _connecting, _pending
+from ._bus import Change
+from ._caching import Keys, ResponseCache
+from ._connecting import CallOptions, ClientOptions, Target
+from ._conversation import Conversation, Progress, Wishes
+from ._listening import Subscription, listen
+from ._messages import Done
+from ._pending import Pending, PendingStore
+from .dialects import calling
+from .dialects.v2026_07_28_client import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Caller
+from .dialects.words import VERSION
+from .errors import CallerError, HandshakeRequired, InvalidReply, MCPError, UnexpectedStatus
+from .transports.http import HTTP
+from .transports.memory import Memory
+from .transports.process import Process
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+CLAIM_MARGIN = 30.0
+LONGEST_CLAIM = 3600.0
+_FORGOTTEN = {
+    "tools": ("tools/list",),
+    "prompts": ("prompts/list",),
+    "resources": ("resources/list", "resources/templates/list"),
+    "resource": ("resources/read",),
+}
+
+
+class Client:
+    """A client of one server: a URL, a server object in this process, or a command to start.
+
+    Use it as `async with Client(...) as client`. Its calls may run concurrently.
+    """
+
+    def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
+        _connecting.check_options(options)
+        self._channel, self._server = _connecting.connect(target, options)
+        self._store = options.get("pending_store")
+        cache = options.get("cache", True)
+        self._cache = cache if isinstance(cache, ResponseCache) else ResponseCache() if cache else None
+        own: Any = object()
+        self._keys = Keys(own, self._server if isinstance(self._channel, HTTP) else own)
+        caller = Caller(
+            calling.introduction(options.get("client_info"), "0.1.0"),
+            options.get("log_level"),
+            has_headers=not isinstance(self._channel, Memory | Process),
+        )
+        self._conversation = Conversation(self._channel, caller, _connecting.manners(options, self._server))
+        self._mode = options.get("mode", "auto")
+        self._discovered: dict[str, Any] | None = None
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        if self._is_open:
+            raise CallerError("this client is open already; one `async with` at a time")
+        await self._channel.open()
+        self._is_open = True
+        try:
+            if self._mode == "auto":
+                await self._negotiate()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_open = False
+        await self._channel.aclose()
+
+    async def _negotiate(self) -> None:
+        """Ask the server who it is. What answers with neither a result nor an error of this version is older."""
+        try:
+            await self.discover()
+        except MCPError as error:
+            if error.code in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
+                raise
+            raise HandshakeRequired(f"the server does not speak {VERSION}: {error.message}") from error
+        except UnexpectedStatus as error:
+            if error.status not in (400, 404, 405):
+                raise
+            raise HandshakeRequired(f"the server does not speak {VERSION}: {error}") from error
+
+    @property
+    def protocol_version(self) -> str:
+        """The version that is spoken."""
+        return self._conversation.caller.version
+
+    @property
+    def server_info(self) -> "types.Implementation | None":
+        """Who the server says it is; None where it does not say."""
+        return calling.server_info(self._known())
+
+    @property
+    def server_capabilities(self) -> "types.ServerCapabilities":
+        """What the server offers."""
+        return cast("types.ServerCapabilities", calling.typed("server/discover", self._known()).capabilities)
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says about its use."""
+        return cast("str | None", calling.typed("server/discover", self._known()).instructions)
+
+    def _known(self) -> dict[str, Any]:
+        if self._discovered is None:
+            raise CallerError("the server was not asked yet: await client.discover() first")
+        return self._discovered
+
+    async def discover(self) -> "types.DiscoverResult":
+        """Ask the server who it is and what it offers."""
+        result = await self._fetch("server/discover", {}, Wishes())
+        calling.check_versions(result)
+        self._discovered = result
+        return cast("types.DiscoverResult", calling.typed("server/discover", result))
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One round of any method: the result as it came, which may be a question."""
+        return await self._open.request(method, params or {}, Wishes())
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        read_timeout_seconds: float | None = None,
+        progress_callback: Progress | None = None,
+        *,
+        deadline: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> "types.CallToolResult":
+        """Call a tool, answering whatever it asks."""
+        wishes = Wishes(meta, progress_callback, read_timeout_seconds, deadline)
+        result, _ = await self._open.call("tools/call", calling.call_params("name", name, arguments), wishes)
+        return cast("types.CallToolResult", self._finished("tools/call", name, result))
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+    ) -> "types.GetPromptResult":
+        """Get a prompt, answering whatever it asks."""
+        params = calling.call_params("name", name, arguments)
+        result, _ = await self._open.call("prompts/get", params, _connecting.wishes(options))
+        return cast("types.GetPromptResult", calling.typed("prompts/get", result))
+
+    async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> "types.ReadResourceResult":
+        """Read a resource, answering whatever it asks."""
+        result = await self._fetch("resources/read", calling.call_params("uri", uri), _connecting.wishes(options))
+        return cast("types.ReadResourceResult", calling.typed("resources/read", result))
+
+    async def list_tools(self, *, cursor: str | None = None) -> "types.ListToolsResult":
+        """One page of the tools. Over HTTP, those whose definitions break the rules for headers are left out."""
+        return cast("types.ListToolsResult", await self._page("tools/list", cursor))
+
+    async def list_prompts(self, *, cursor: str | None = None) -> "types.ListPromptsResult":
+        """One page of the prompts."""
+        return cast("types.ListPromptsResult", await self._page("prompts/list", cursor))
+
+    async def list_resources(self, *, cursor: str | None = None) -> "types.ListResourcesResult":
+        """One page of the resources."""
+        return cast("types.ListResourcesResult", await self._page("resources/list", cursor))
+
+    async def list_resource_templates(self, *, cursor: str | None = None) -> "types.ListResourceTemplatesResult":
+        """One page of the resource templates."""
+        return cast("types.ListResourceTemplatesResult", await self._page("resources/templates/list", cursor))
+
+    def iter_tools(self) -> "AsyncIterator[types.Tool]":
+        """All tools, page by page."""
+        return self._entries("tools/list")
+
+    def iter_prompts(self) -> "AsyncIterator[types.Prompt]":
+        """All prompts, page by page."""
+        return self._entries("prompts/list")
+
+    def iter_resources(self) -> "AsyncIterator[types.Resource]":
+        """All resources, page by page."""
+        return self._entries("resources/list")
+
+    def iter_resource_templates(self) -> "AsyncIterator[types.ResourceTemplate]":
+        """All resource templates, page by page."""
+        return self._entries("resources/templates/list")
+
+    async def complete(
+        self,
+        ref: "types.PromptReference | types.ResourceTemplateReference | Mapping[str, Any]",
+        argument: Mapping[str, str],
+        context_arguments: Mapping[str, str] | None = None,
+    ) -> "types.CompleteResult":
+        """Suggestions for an argument of a prompt or a resource template."""
+        params = calling.completion_params(ref, argument, context_arguments)
+        result = await self._open.request("completion/complete", params, Wishes())
+        return cast("types.CompleteResult", calling.typed("completion/complete", result))
+
+    def listen(
+        self,
+        *,
+        tools_list_changed: bool = False,
+        prompts_list_changed: bool = False,
+        resources_list_changed: bool = False,
+        resource_subscriptions: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[Subscription]:
+        """`async with client.listen(...) as subscription`, then `async for change in subscription`."""
+        lists = (tools_list_changed, prompts_list_changed, resources_list_changed)
+        return listen(self._open, calling.subscription_filter(*lists, resource_subscriptions), self._forget)
+
+    async def begin(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> "Done[types.CallToolResult] | Pending":
+        """Call a tool as far as it gets without a person: its result, or the call with its questions."""
+        return await self._begin("tools/call", calling.call_params("name", tool, arguments), options)
+
+    async def begin_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+    ) -> "Done[types.GetPromptResult] | Pending":
+        """Get a prompt as far as it gets without a person."""
+        return await self._begin("prompts/get", calling.call_params("name", name, arguments), options)
+
+    async def begin_resource(
+        self, uri: str, **options: Unpack[CallOptions]
+    ) -> "Done[types.ReadResourceResult] | Pending":
+        """Read a resource as far as it gets without a person."""
+        return await self._begin("resources/read", calling.call_params("uri", uri), options)
+
+    async def _begin(self, method: str, params: Mapping[str, Any], options: CallOptions) -> Done[Any] | Pending:
+        outcome = await self._open.carry_on(_pending.begun(method, params, self._server), _connecting.wishes(options))
+        if self._store is not None and isinstance(outcome, Pending):
+            return await self._store.keep(outcome)
+        return self._shown(outcome, method, params)
+
+    async def resume(
+        self, pending: Pending | str, answers: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> "Done[Any] | Pending":
+        """Answer a call that was put down, here or elsewhere: its result, or the call with what is still asked.
+
+        With a store, the call may be named by its id, and of two that answer it one gets AlreadyAnswered. Where the
+        server cannot be reached the answers are kept, and the call can be resumed again.
+        """
+        if self._store is None:
+            if isinstance(pending, str):
+                raise CallerError("a call is named by its id only where the client has a pending_store")
+            answered = pending.answered(answers or {})
+        else:
+            key = pending if isinstance(pending, str) else pending.id
+            answered = await (self._store.answer(key, answers) if answers else self._store.get(key))
+        self._check_server(answered)
+        if answered.unanswered:
+            return answered
+        wishes = _connecting.wishes(options)
+        if self._store is None:
+            outcome = await self._open.carry_on(answered, wishes)
+        else:
+            outcome = await self._carry_on_stored(self._store, answered.id, wishes)
+        return self._shown(outcome, answered.method, answered.params)
+
+    async def _carry_on_stored(
+        self, store: PendingStore, pending_id: str, wishes: Wishes
+    ) -> Done[dict[str, Any]] | Pending:
+        seconds = wishes.request_seconds or self._conversation.manners.request_seconds or LONGEST_CLAIM
+        claimed = await store.claim(pending_id, seconds + CLAIM_MARGIN)
+        try:
+            outcome = await self._open.carry_on(claimed, wishes)
+        except BaseException:
+            await store.keep(claimed)
+            raise
+        if isinstance(outcome, Pending):
+            return await store.keep(outcome)
+        await store.forget(pending_id)
+        return outcome
+
+    def _check_server(self, pending: Pending) -> None:
+        """A call and its state belong to the server that asked."""
+        if isinstance(self._channel, HTTP) and pending.server not in (None, self._server):
+            raise CallerError(
+                f"this call belongs to {pending.server}, and this is a client of {self._server}; "
+                "where both are the same server, use dataclasses.replace(pending, server=None)"
+            )
+
+    def _shown(
+        self, outcome: Done[dict[str, Any]] | Pending, method: str, params: Mapping[str, Any]
+    ) -> Done[Any] | Pending:
+        if isinstance(outcome, Pending):
+            return outcome
+        return Done(self._finished(method, params.get("name", ""), outcome.result))
+
+    def _finished(self, method: str, name: str, result: dict[str, Any]) -> Any:
+        if method == "tools/call":
+            self._conversation.caller.check_result(name, result)
+        return calling.typed(method, result)
+
+    @property
+    def _open(self) -> Conversation:
+        if not self._is_open:
+            raise CallerError("this client is not open: use it inside `async with Client(...) as client`")
+        return self._conversation
+
+    async def _page(self, method: str, cursor: str | None) -> Any:
+        params = {} if cursor is None else {"cursor": cursor}
+        return calling.typed(method, await self._fetch(method, params, Wishes()))
+
+    async def _entries(self, method: str) -> AsyncIterator[Any]:
+        cursor, seen = None, set()
+        while True:
+            page = await self._page(method, cursor)
+            for entry in calling.entries(method, page):
+                yield entry
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            if cursor in seen:
+                raise InvalidReply(f"the pages of {method} do not end: the cursor {cursor!r} came twice")
+            seen.add(cursor)
+
+    async def _fetch(self, method: str, params: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
+        """A result that may be used again, if it was not the result of a retry: that depends on answers."""
+        conversation, cache = self._open, self._cache if wishes.meta is None else None
+        if cache is not None and (found := cache.get(self._keys, method, params, time.monotonic())) is not None:
+            return conversation.caller.learn(found) if method == "tools/list" else found
+        if method == "resources/read":
+            result, rounds = await conversation.call(method, params, wishes)
+        else:
+            result, rounds = await conversation.request(method, params, wishes), 1
+        seconds, is_public = calling.freshness(method, result)
+        if cache is not None and rounds == 1 and seconds > 0:
+            owner = self._keys.public if is_public else self._keys.private
+            cache.put(owner, method, params, result, time.monotonic() + seconds)
+        return conversation.caller.learn(result) if method == "tools/list" else result
+
+    def _forget(self, change: Change) -> None:
+        """A change that was told ends the freshness of what it is about."""
+        if self._cache is not None:
+            params = {"uri": change.uri} if change.kind == "resource" and change.uri is not None else None
+            for method in _FORGOTTEN[change.kind]:
+                self._cache.forget(self._keys, method, params)

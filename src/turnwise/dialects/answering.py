@@ -1,0 +1,190 @@
+"""Questions as a client meets them, and whether an answer fits.
+
+A question comes from a peer: it is held against the official types before anybody sees it, and its schema is compiled
+once. An answer is completed with the schema's defaults and checked before it is sent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from .._json import decode, encode
+from .._schemas import Check, check_for_peers
+from ..errors import CallbackFailed, InvalidAnswer, MalformedQuestion, UnknownInputRequest
+from .asking import wire_dict
+from .words import ELICIT, ROOTS, SAMPLE
+
+if TYPE_CHECKING:
+    from mcp_types import InputRequest
+
+LARGEST_SCHEMA = 64 * 1024
+_NO_CONTENT = ("decline", "cancel")
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Who asks, and in which call; the first argument of every callback.
+
+    `url` and `host` are set where the user is sent to a page, and `warnings` say what is unusual about its address.
+    Nothing is ever opened: that is for the user to agree to, and for the callback to do.
+    """
+
+    key: str
+    method: str
+    target: str
+    arguments: Mapping[str, Any]
+    round: int
+    server: str | None
+    url: str | None = None
+    host: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def check_question(key: str, request: Any) -> None:
+    """UnknownInputRequest or MalformedQuestion where a request cannot be put to anybody."""
+    method = request.get("method") if isinstance(request, Mapping) else None
+    if method not in (ELICIT, SAMPLE, ROOTS):
+        raise UnknownInputRequest(key, method)
+    params = request.get("params", {})
+    if not isinstance(params, Mapping):
+        raise MalformedQuestion(key, "its params are no object")
+    if method == ELICIT and params.get("mode", "form") == "form":
+        _form_check(key, params)
+    elif method == ELICIT and params.get("mode") == "url":
+        page_facts(key, params.get("url"))
+
+
+def callback_params(key: str, request: Mapping[str, Any]) -> Any:
+    """The official type of a question's parameters; None for roots, which have none."""
+    import mcp_types as types
+
+    method, params = request["method"], request.get("params", {})
+    if method == ROOTS:
+        return None
+    kind: type[BaseModel] = types.CreateMessageRequestParams
+    if method == ELICIT:
+        mode = params.get("mode", "form")
+        if mode not in ("form", "url"):
+            raise MalformedQuestion(key, f"its mode is {mode!r}")
+        kind = types.ElicitRequestURLParams if mode == "url" else types.ElicitRequestFormParams
+    try:
+        return kind.model_validate(params)
+    except ValidationError as error:
+        raise MalformedQuestion(key, _first(error)) from None
+
+
+def typed_question(key: str, request: Mapping[str, Any]) -> "InputRequest":
+    """The question as the official request type."""
+    import mcp_types as types
+
+    check_question(key, request)
+    callback_params(key, request)
+    kinds: dict[str, type[BaseModel]] = {
+        ELICIT: types.ElicitRequest,
+        SAMPLE: types.CreateMessageRequest,
+        ROOTS: types.ListRootsRequest,
+    }
+    return cast("InputRequest", kinds[request["method"]].model_validate(request))
+
+
+def checked_answer(key: str, request: Mapping[str, Any], answer: Any) -> dict[str, Any]:
+    """The answer as it is sent; InvalidAnswer where it does not fit."""
+    import mcp_types as types
+
+    method = request["method"]
+    if isinstance(answer, types.ErrorData):
+        # "inputResponses" has no place for an error: the call cannot go on.
+        raise CallbackFailed(key, method, answer.message)
+    plain = wire_dict(answer) if isinstance(answer, BaseModel) else answer
+    if not isinstance(plain, Mapping):
+        raise InvalidAnswer(key, f"an answer is an official result type or a dict, not {type(answer).__name__}")
+    whole = dict(plain)
+    if method == ELICIT:
+        return _elicited(key, request.get("params", {}), whole)
+    kind: type[BaseModel] = types.ListRootsResult if method == ROOTS else _sampled_kind(whole)
+    try:
+        kind.model_validate(whole)
+    except ValidationError as error:
+        raise InvalidAnswer(key, _first(error)) from None
+    return whole
+
+
+def _sampled_kind(answer: Mapping[str, Any]) -> type[BaseModel]:
+    import mcp_types as types
+
+    return types.CreateMessageResultWithTools if isinstance(answer.get("content"), list) else types.CreateMessageResult
+
+
+def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    action = answer.get("action")
+    if action in _NO_CONTENT:
+        return {name: value for name, value in answer.items() if name != "content"}
+    if action != "accept":
+        raise InvalidAnswer(key, f"action must be 'accept', 'decline' or 'cancel', not {action!r}")
+    if params.get("mode") == "url":
+        return {name: value for name, value in answer.items() if name != "content"}
+    content = answer.get("content")
+    if not isinstance(content, Mapping | None):
+        raise InvalidAnswer(key, "content must be an object")
+    check, defaults = _form_check(key, params)
+    whole = {**defaults, **(content or {})}
+    try:
+        check(whole)
+    except ValueError as error:
+        raise InvalidAnswer(key, str(error)) from None
+    return {**answer, "content": whole}
+
+
+def _form_check(key: str, params: Mapping[str, Any]) -> tuple[Check, Mapping[str, Any]]:
+    schema = params.get("requestedSchema")
+    if not isinstance(schema, Mapping):
+        raise MalformedQuestion(key, "it has no schema for its answer")
+    if len(text := encode(schema)) > LARGEST_SCHEMA:
+        raise MalformedQuestion(key, f"its schema has {len(text)} bytes; at most {LARGEST_SCHEMA} are taken")
+    try:
+        return _compiled(text)
+    except ValueError as error:
+        raise MalformedQuestion(key, f"its schema is none: {error}") from None
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: bytes) -> tuple[Check, Mapping[str, Any]]:
+    schema = decode(text)
+    properties = schema.get("properties", {})
+    if schema.get("type") != "object" or not isinstance(properties, dict):
+        raise ValueError("a form is an object with properties")
+    check = check_for_peers(schema)
+    return check, {
+        name: part["default"] for name, part in properties.items() if isinstance(part, dict) and "default" in part
+    }
+
+
+def page_facts(key: str, url: Any) -> tuple[str, str, tuple[str, ...]]:
+    """The address of a page, its host, and what a user should be warned of."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except (ValueError, AttributeError, TypeError):
+        raise MalformedQuestion(key, "its URL cannot be read") from None
+    if parts.scheme not in ("https", "http") or not host:
+        raise MalformedQuestion(key, f"its URL is no web address: {url!r}")
+    if not url.isprintable() or " " in url or "\\" in url:
+        raise MalformedQuestion(key, "its URL has characters that hide where it leads")
+    warnings = []
+    if parts.scheme == "http":
+        warnings.append("not encrypted (http)")
+    if parts.username is not None:
+        warnings.append("has a user name before the host")
+    if not host.isascii() or any(label.startswith("xn--") for label in host.split(".")):
+        warnings.append("the host may imitate another one (it is not plain ASCII)")
+    return url, host, tuple(warnings)
+
+
+def _first(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    return f"{place}: {fault['msg']}" if place else str(fault["msg"])

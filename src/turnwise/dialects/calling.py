@@ -1,0 +1,126 @@
+"""What a client says of itself, what it calls, and how results are read, on every wire."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from ..errors import InvalidReply, UnsupportedVersion
+from .asking import wire_dict
+from .listing import CACHEABLE
+from .words import ELICIT, LISTS, ROOTS, SAMPLE, SERVER_INFO, VERSION
+
+if TYPE_CHECKING:
+    from mcp_types import Implementation
+
+T = TypeVar("T", bound=BaseModel)
+
+LONGEST_FRESHNESS = 24 * 3600.0
+ELICITATION: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+_DECLARED: Mapping[str, Mapping[str, Any]] = {
+    ELICIT: ELICITATION,
+    SAMPLE: {"sampling": {"tools": {}}},
+    ROOTS: {"roots": {}},
+}
+_RESULTS = {
+    "tools/call": "CallToolResult",
+    "prompts/get": "GetPromptResult",
+    "resources/read": "ReadResourceResult",
+    "tools/list": "ListToolsResult",
+    "prompts/list": "ListPromptsResult",
+    "resources/list": "ListResourcesResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+    "completion/complete": "CompleteResult",
+    "server/discover": "DiscoverResult",
+}
+
+
+def declared(methods: Iterable[str], more: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The capabilities of a client that answers these questions."""
+    capabilities: dict[str, Any] = {}
+    for method in methods:
+        capabilities |= _DECLARED[method]
+    return {**capabilities, **(more or {})}
+
+
+def introduction(info: "Implementation | None", version: str) -> dict[str, Any]:
+    """Who the client says it is."""
+    return {"name": "turnwise", "version": version} if info is None else wire_dict(info)
+
+
+def call_params(member: str, target: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The parameters of a call."""
+    if not isinstance(target, str):
+        raise TypeError(f"{member} must be a text, not {type(target).__name__}")
+    return {member: target} if arguments is None else {member: target, "arguments": dict(arguments)}
+
+
+def completion_params(
+    ref: "BaseModel | Mapping[str, Any]", argument: Mapping[str, str], context: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """The parameters of a completion."""
+    plain = wire_dict(ref) if isinstance(ref, BaseModel) else dict(ref)
+    params = {"ref": plain, "argument": dict(argument)}
+    return params if context is None else {**params, "context": {"arguments": dict(context)}}
+
+
+def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Sequence[str]) -> dict[str, Any]:
+    """What a subscription wants to hear of."""
+    wanted: dict[str, Any] = {}
+    for name, wants in (
+        ("toolsListChanged", tools),
+        ("promptsListChanged", prompts),
+        ("resourcesListChanged", resources),
+    ):
+        if wants:
+            wanted[name] = True
+    return {**wanted, "resourceSubscriptions": list(uris)} if uris else wanted
+
+
+def typed(method: str, result: Mapping[str, Any]) -> Any:
+    """A complete result as its official type."""
+    import mcp_types
+
+    try:
+        return cast("type[BaseModel]", getattr(mcp_types, _RESULTS[method])).model_validate(result)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        raise InvalidReply(f"the result of {method} is not what it should be: {place}: {fault['msg']}") from None
+
+
+def entries(method: str, result: Any) -> list[Any]:
+    """The entries of one page."""
+    names = {"resourceTemplates": "resource_templates"}
+    member = LISTS[method]
+    found: list[Any] = getattr(result, names.get(member, member))
+    return found
+
+
+def freshness(method: str, result: Mapping[str, Any]) -> tuple[float, bool]:
+    """For how many seconds a result is fresh, and whether other clients may share it."""
+    ttl = result.get("ttlMs")
+    if method not in CACHEABLE or type(ttl) is not int or ttl <= 0:
+        return 0.0, False
+    return min(ttl / 1000, LONGEST_FRESHNESS), result.get("cacheScope") == "public"
+
+
+def check_versions(result: Mapping[str, Any]) -> None:
+    """UnsupportedVersion where a discovered server does not speak this wire."""
+    versions = result.get("supportedVersions")
+    if not isinstance(versions, list):
+        raise InvalidReply("server/discover names no versions")
+    if VERSION not in versions:
+        raise UnsupportedVersion(VERSION, [str(version) for version in versions])
+
+
+def server_info(result: Mapping[str, Any]) -> "Implementation | None":
+    """Who the server says it is."""
+    from mcp_types import Implementation
+
+    meta = result.get("_meta")
+    info = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+    try:
+        return None if info is None else Implementation.model_validate(info)
+    except ValidationError:
+        return None

@@ -1,0 +1,235 @@
+"""The client's half of protocol 2026-07-28: requests that are complete in themselves, and what their replies say.
+
+A `Caller` writes one client's requests and reads the replies. It remembers what the tool list says about headers, about
+results, and about which tools may be called twice. It does no I/O.
+"""
+
+import base64
+import itertools
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from .._json import encode
+from .._messages import Incoming, Outgoing
+from .._schemas import Check, check_for_peers
+from ..errors import InvalidReply, InvalidSignature, MCPError, UnexpectedStatus, UnknownResultType
+from .listing import mirrored_parameters
+from .words import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
+
+LONGEST_STATE = 1024 * 1024
+HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
+
+log = logging.getLogger("turnwise.client")
+
+
+class Tool(NamedTuple):
+    """What has to be known of a tool to call it: headers that repeat arguments, whether it may be called twice, and
+    a check of its results.
+    """
+
+    marks: Mapping[bytes, tuple[str, ...]]
+    safe: bool
+    check: Check | None
+
+
+class Caller:
+    """One client, speaking 2026-07-28."""
+
+    version = VERSION
+
+    def __init__(self, info: Mapping[str, Any], log_level: str | None, *, has_headers: bool) -> None:
+        self._meta: dict[str, Any] = {PROTOCOL: VERSION, CLIENT_INFO: dict(info)}
+        if log_level is not None:
+            self._meta[LOG_LEVEL] = log_level
+        self._has_headers = has_headers
+        self._ids = itertools.count(1)
+        self._tools: dict[str, Tool] = {}
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        meta: Mapping[str, Any] | None = None,
+        *,
+        with_progress: bool = False,
+    ) -> Outgoing:
+        """A request under an id of its own."""
+        number = next(self._ids)
+        own = {**self._meta, CAPABILITIES: capabilities}
+        if meta:
+            own = {**meta, **own}
+        if with_progress:
+            own["progressToken"] = number
+        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": own}}
+        tool = self._tools.get(params["name"]) if method == "tools/call" else None
+        headers = self._headers(method, params, tool) if self._has_headers else {}
+        safe = method != "tools/call" or (tool is not None and tool.safe)
+        return Outgoing(number, method, encode(message), headers, safe)
+
+    def _headers(self, method: str, params: Mapping[str, Any], tool: Tool | None) -> dict[str, str]:
+        headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method}
+        if (member := TARGETS.get(method)) is not None:
+            headers["Mcp-Name"] = header_value(params[member])
+        if tool is not None and tool.marks:
+            arguments = params.get("arguments", {})
+            for header, path in tool.marks.items():
+                if (text := _header_text(_at(arguments, path))) is not None:
+                    headers[header.decode().title()] = header_value(text)
+        return headers
+
+    def read(self, request: Outgoing, incoming: Incoming) -> dict[str, Any]:
+        """The result; MCPError where the server refused, InvalidReply where this is no reply."""
+        message = incoming.message
+        if type(message) is not dict or message.get("jsonrpc") != "2.0" or "method" in message:
+            raise _no_reply(incoming, "not a JSON-RPC response")
+        if "error" in message:
+            raise _error(message["error"])
+        if message.get("id") != request.id or type(message["id"]) is not type(request.id):
+            raise _no_reply(incoming, f"the reply is to {message.get('id')!r}, the request was {request.id!r}")
+        result = message.get("result")
+        if type(result) is not dict:
+            raise _no_reply(incoming, "the result is no object")
+        kind = result.get("resultType", "complete")
+        if kind == "input_required":
+            _check_interim(request, result, incoming.raw)
+        elif kind != "complete":
+            raise UnknownResultType(kind)
+        return result
+
+    def learn(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Remember the tools of a list, and leave out those that cannot be called.
+
+        "the client MUST exclude the invalid tool from the result of `tools/list`", where headers are sent.
+        """
+        tools = result.get("tools")
+        if not isinstance(tools, list):
+            raise InvalidReply("the list of tools has no tools")
+        kept = [tool for tool in tools if self._remember(tool)]
+        return {**result, "tools": kept}
+
+    def _remember(self, tool: Any) -> bool:
+        name = tool.get("name") if isinstance(tool, dict) else None
+        if not isinstance(name, str):
+            return True  # The official type says better what is missing.
+        try:
+            marks = mirrored_parameters(name, tool["inputSchema"]) if self._has_headers else {}
+        except (InvalidSignature, LookupError, AttributeError, TypeError, RecursionError) as error:
+            log.warning("tool %r is left out of the list: %s", name, error)
+            self._tools.pop(name, None)
+            return False
+        hints = tool.get("annotations") or {}
+        safe = isinstance(hints, dict) and (hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True)
+        self._tools[name] = Tool(marks, safe, _result_check(name, tool.get("outputSchema")))
+        return True
+
+    def check_result(self, name: str, result: Mapping[str, Any]) -> None:
+        """Hold a tool's structured result against the schema that it was listed with."""
+        tool = self._tools.get(name)
+        if tool is None or tool.check is None or result.get("isError") is True:
+            return
+        if "structuredContent" not in result:
+            raise InvalidReply(f"tool {name!r} has an output schema and returned no structured content")
+        try:
+            tool.check(result["structuredContent"])
+        except ValueError as error:
+            raise InvalidReply(f"the result of tool {name!r} does not fit its own schema: {error}") from None
+
+
+def owner(message: Any) -> Any:
+    """The id of the request that a message on a shared channel belongs to, or None."""
+    if not isinstance(message, dict):
+        return None
+    if "method" not in message:
+        return message.get("id")
+    params = message.get("params")
+    if not isinstance(params, dict):
+        return None
+    meta = params.get("_meta")
+    subscription = meta.get(SUBSCRIPTION) if isinstance(meta, dict) else None
+    return params.get("progressToken") if subscription is None else subscription
+
+
+def cancellation(request_id: str | int, reason: str) -> bytes:
+    """The notification that ends a request on a shared channel."""
+    params = {"requestId": request_id, "reason": reason}
+    return encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+
+def header_value(text: str) -> str:
+    """A text as a header carries it: plain where that is safe, in Base64 where it is not."""
+    is_plain = text.isascii() and text.replace("\t", " ").isprintable() and text == text.strip(" \t")
+    if is_plain and not (text.startswith("=?base64?") and text.endswith("?=")):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def _header_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else None
+    return str(value) if isinstance(value, str | int) else None
+
+
+def _at(arguments: Any, path: tuple[str, ...]) -> Any:
+    for part in path:
+        arguments = arguments.get(part) if isinstance(arguments, Mapping) else None
+    return arguments
+
+
+def _result_check(name: str, schema: Any) -> Check | None:
+    if not isinstance(schema, Mapping):
+        return None
+    try:
+        return check_for_peers(schema)
+    except ValueError as error:
+        log.warning("the results of tool %r cannot be checked, its output schema is none: %s", name, error)
+        return None
+
+
+def _no_reply(incoming: Incoming, reason: str) -> Exception:
+    if incoming.status >= 300:
+        return UnexpectedStatus(incoming.status, incoming.raw[:200].decode("utf-8", "replace"))
+    return InvalidReply(reason)
+
+
+def _error(error: Any) -> Exception:
+    if not isinstance(error, dict) or type(error.get("code")) is not int or type(error.get("message")) is not str:
+        return InvalidReply("the error has no code and message")
+    return MCPError(error["code"], error["message"], error.get("data"))
+
+
+def _check_interim(request: Outgoing, result: dict[str, Any], raw: bytes) -> None:
+    if request.method not in TARGETS:
+        raise InvalidReply(f"{request.method} cannot be answered with a question")
+    requests, state = result.get("inputRequests"), result.get("requestState")
+    if requests is not None and type(requests) is not dict:
+        raise InvalidReply("inputRequests is no object")
+    if state is not None and type(state) is not str:
+        raise InvalidReply("requestState is no string")
+    if requests is None and state is None:
+        raise InvalidReply("the result asks nothing and has no state: it cannot be retried")
+    if state is not None and len(state) > LONGEST_STATE:
+        raise InvalidReply(f"requestState has {len(state)} characters; at most {LONGEST_STATE} are carried")
+    if requests:
+        _check_keys(requests, raw)
+
+
+def _check_keys(requests: Mapping[str, Any], raw: bytes) -> None:
+    """Two questions under one key would leave one of them unseen. Only a suspicious text is read a second time."""
+    if b"\\" not in raw and all(raw.count(b'"%b"' % key.encode()) == 1 for key in requests):
+        return
+    try:
+        json.loads(raw, object_pairs_hook=_unique)
+    except ValueError as error:
+        raise InvalidReply(f"the reply cannot be read: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise InvalidReply("the reply has the same key twice in one object")
+    return found

@@ -1,0 +1,34 @@
+"""Names that both halves of a wire use: versions, members of `_meta`, methods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+VERSION = "2026-07-28"
+PROTOCOL = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+ELICIT = "elicitation/create"
+SAMPLE = "sampling/createMessage"
+ROOTS = "roots/list"
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+FILTER = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+CHANGES = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+    "resource": "notifications/resources/updated",
+}
+FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
+URL: Mapping[str, Any] = {"elicitation": {"url": {}}}

@@ -1,0 +1,212 @@
+"""The client for scripts: the same calls, without `await`.
+
+Everything runs in the thread that calls, while a call lasts. Callbacks are plain functions, and may block: nothing else
+is going on. Where an event loop runs already, use `Client`.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from typing_extensions import Unpack
+
+from ._connecting import CallOptions, ClientOptions, Target
+from ._conversation import Progress
+from ._messages import Done
+from ._pending import Pending
+from .client import Client
+from .errors import CallerError
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+T = TypeVar("T")
+_CALLBACKS = ("elicitation_callback", "sampling_callback", "list_roots_callback", "logging_callback")
+
+
+class SyncClient:
+    """A client of one server, for code without an event loop: `with SyncClient(...) as client`.
+
+    It takes what `Client` takes; callbacks may be plain functions or coroutine functions.
+    """
+
+    def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
+        given: Any = dict(options)
+        for name in _CALLBACKS:
+            if given.get(name) is not None:
+                given[name] = _awaitable(given[name])
+        self._client = Client(target, **given)
+        self._runner: asyncio.Runner | None = None
+
+    def __enter__(self) -> Self:
+        _refuse_loops()
+        self._runner = asyncio.Runner()
+        try:
+            self._run(self._client.__aenter__())
+        except BaseException:
+            self._runner.close()
+            self._runner = None
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._run(self._client.__aexit__())
+        finally:
+            if self._runner is not None:
+                self._runner.close()
+            self._runner = None
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._runner is None:
+            work.close()
+            raise CallerError("this client is not open: use it inside `with SyncClient(...) as client`")
+        return self._runner.run(work)
+
+    @property
+    def protocol_version(self) -> str:
+        """The version that is spoken."""
+        return self._client.protocol_version
+
+    @property
+    def server_info(self) -> "types.Implementation | None":
+        """Who the server says it is; None where it does not say."""
+        return self._client.server_info
+
+    @property
+    def server_capabilities(self) -> "types.ServerCapabilities":
+        """What the server offers."""
+        return self._client.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """What the server says about its use."""
+        return self._client.instructions
+
+    def discover(self) -> "types.DiscoverResult":
+        """Ask the server who it is and what it offers."""
+        return self._run(self._client.discover())
+
+    def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """One round of any method: the result as it came, which may be a question."""
+        return self._run(self._client.request(method, params))
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        read_timeout_seconds: float | None = None,
+        progress_callback: Callable[..., Any] | None = None,
+        *,
+        deadline: float | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> "types.CallToolResult":
+        """Call a tool, answering whatever it asks."""
+        progress: Progress | None = None if progress_callback is None else _awaitable(progress_callback)
+        return self._run(
+            self._client.call_tool(name, arguments, read_timeout_seconds, progress, deadline=deadline, meta=meta)
+        )
+
+    def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+    ) -> "types.GetPromptResult":
+        """Get a prompt, answering whatever it asks."""
+        return self._run(self._client.get_prompt(name, arguments, **_plain(options)))
+
+    def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> "types.ReadResourceResult":
+        """Read a resource, answering whatever it asks."""
+        return self._run(self._client.read_resource(uri, **_plain(options)))
+
+    def list_tools(self, *, cursor: str | None = None) -> "types.ListToolsResult":
+        """One page of the tools."""
+        return self._run(self._client.list_tools(cursor=cursor))
+
+    def list_prompts(self, *, cursor: str | None = None) -> "types.ListPromptsResult":
+        """One page of the prompts."""
+        return self._run(self._client.list_prompts(cursor=cursor))
+
+    def list_resources(self, *, cursor: str | None = None) -> "types.ListResourcesResult":
+        """One page of the resources."""
+        return self._run(self._client.list_resources(cursor=cursor))
+
+    def list_resource_templates(self, *, cursor: str | None = None) -> "types.ListResourceTemplatesResult":
+        """One page of the resource templates."""
+        return self._run(self._client.list_resource_templates(cursor=cursor))
+
+    def iter_tools(self) -> "Iterator[types.Tool]":
+        """All tools, page by page."""
+        return self._each(self._client.iter_tools())
+
+    def iter_prompts(self) -> "Iterator[types.Prompt]":
+        """All prompts, page by page."""
+        return self._each(self._client.iter_prompts())
+
+    def iter_resources(self) -> "Iterator[types.Resource]":
+        """All resources, page by page."""
+        return self._each(self._client.iter_resources())
+
+    def iter_resource_templates(self) -> "Iterator[types.ResourceTemplate]":
+        """All resource templates, page by page."""
+        return self._each(self._client.iter_resource_templates())
+
+    def complete(
+        self,
+        ref: "types.PromptReference | types.ResourceTemplateReference | Mapping[str, Any]",
+        argument: Mapping[str, str],
+        context_arguments: Mapping[str, str] | None = None,
+    ) -> "types.CompleteResult":
+        """Suggestions for an argument of a prompt or a resource template."""
+        return self._run(self._client.complete(ref, argument, context_arguments))
+
+    def begin(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> "Done[types.CallToolResult] | Pending":
+        """Call a tool as far as it gets without a person: its result, or the call with its questions."""
+        return self._run(self._client.begin(tool, arguments, **_plain(options)))
+
+    def begin_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
+    ) -> "Done[types.GetPromptResult] | Pending":
+        """Get a prompt as far as it gets without a person."""
+        return self._run(self._client.begin_prompt(name, arguments, **_plain(options)))
+
+    def begin_resource(self, uri: str, **options: Unpack[CallOptions]) -> "Done[types.ReadResourceResult] | Pending":
+        """Read a resource as far as it gets without a person."""
+        return self._run(self._client.begin_resource(uri, **_plain(options)))
+
+    def resume(
+        self, pending: Pending | str, answers: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> "Done[Any] | Pending":
+        """Answer a call that was put down, here or elsewhere: its result, or the call with what is still asked."""
+        return self._run(self._client.resume(pending, answers, **_plain(options)))
+
+    def _each(self, entries: Any) -> Iterator[Any]:
+        end = object()
+
+        async def following() -> Any:
+            return await anext(entries, end)
+
+        while (entry := self._run(following())) is not end:
+            yield entry
+
+
+def _awaitable(callback: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+    async def call(*args: Any) -> Any:
+        answer = callback(*args)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return call
+
+
+def _plain(options: CallOptions) -> CallOptions:
+    progress: Any = options.get("progress_callback")
+    return options if progress is None else {**options, "progress_callback": _awaitable(progress)}
+
+
+def _refuse_loops() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise CallerError("an event loop runs here already: use `async with Client(...)`")

@@ -1,0 +1,193 @@
+"""The client's side of streamable HTTP: one POST for each request, answered with JSON or with a stream of events.
+
+aiohttp does the work and is imported when a client is opened. Nothing is remembered between requests but open
+connections: no cookies, no credentials of the environment, and no redirect to another origin.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from .._json import decode
+from .._messages import Incoming, Notified, Outgoing
+from ..errors import ConnectionLost, InvalidReply, RedirectRefused, UnexpectedStatus
+from .authorizing import Auth, Posted, authorized
+from .sse import Events
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
+
+CONNECT_SECONDS = 10.0
+LARGEST_REPLY = 64 * 1024 * 1024
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 3
+_LAST_WORDS = 0.25
+_OWN = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+
+class HTTP:
+    """A channel to the server at this URL."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        ssl: "ssl.SSLContext | None" = None,
+        proxy: str | None = None,
+        largest_reply: int = LARGEST_REPLY,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not the URL of a server: {url!r}")
+        if parts.username is not None:
+            raise ValueError("credentials do not belong into a URL: pass headers= or auth=")
+        self.url = url.partition("#")[0]
+        self._headers = {**_OWN, **_checked(headers or {})}
+        self._auth = auth
+        self._ssl = ssl
+        self._proxy = proxy
+        self._largest = largest_reply
+        self._session: Any = None
+
+    async def open(self) -> None:
+        """Make the pool of connections; none is opened yet."""
+        import aiohttp
+
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._ssl or True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
+            raise_for_status=False,
+            trust_env=False,
+            # A reply is read in chunks of this size, so a slow reader slows the server down.
+            read_bufsize=256 * 1024,
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def exchange(self, request: Outgoing, notified: Notified) -> Incoming:
+        """POST the request and wait for its reply."""
+        headers = {**self._headers, **request.headers}
+        try:
+            async with self._posted(headers, request.body) as (response, content):
+                kind = response.content_type
+                if kind == "text/event-stream" and response.status < 300 and content is None:
+                    return await self._stream(response, notified)
+                return _read(response, kind, await self._body(response) if content is None else content)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise _lost(error) from error
+
+    @asynccontextmanager
+    async def _posted(self, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
+        import aiohttp
+
+        url = self.url
+        try:
+            for _ in range(_MOST_REDIRECTS + 1):
+                async with self._sent(url, headers, body) as posted:
+                    if posted.response.status not in _REDIRECTS:
+                        yield posted
+                        return
+                    url = self._followed(url, posted.response)
+            raise RedirectRefused(posted.response.status, url)
+        except aiohttp.ClientError as error:
+            raise _lost(error) from error
+
+    @asynccontextmanager
+    async def _sent(self, url: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
+        if self._auth is None:
+            options: Any = {"headers": headers, "allow_redirects": False, "proxy": self._proxy}
+            async with self._session.post(url, data=body, **options) as response:
+                yield Posted(response)
+            return
+        async with authorized(self._auth, self._session, self._proxy, url, headers, body) as posted:
+            yield posted
+
+    def _followed(self, url: str, response: "aiohttp.ClientResponse") -> str:
+        """Where a redirect leads; only the same request, to the same origin, is sent again."""
+        target = urljoin(url, response.headers.get("Location", ""))
+        if response.status not in (307, 308) or _origin(target) != _origin(self.url):
+            raise RedirectRefused(response.status, target)
+        return target
+
+    async def _body(self, response: "aiohttp.ClientResponse") -> bytes:
+        if (response.content_length or 0) > self._largest:
+            raise InvalidReply(f"the reply has {response.content_length} bytes; at most {self._largest} are read")
+        chunks, size = [], 0
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > self._largest:
+                raise InvalidReply(f"the reply has more than {self._largest} bytes")
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def _stream(self, response: "aiohttp.ClientResponse", notified: Notified) -> Incoming:
+        events = Events(self._largest)
+        async for chunk in response.content.iter_any():
+            for data in events.feed(chunk):
+                try:
+                    message = decode(data)
+                except ValueError as error:
+                    raise InvalidReply(f"an event of the stream is not JSON: {error}") from None
+                if isinstance(message, dict) and "method" in message:
+                    await notified(message)
+                    continue
+                await _drained(response)
+                return Incoming(response.status, message, data)
+        raise ConnectionLost("the stream ended without a reply", sent=True)
+
+
+def _read(response: "aiohttp.ClientResponse", kind: str, raw: bytes) -> Incoming:
+    if kind == "application/json":
+        try:
+            return Incoming(response.status, decode(raw), raw)
+        except ValueError as error:
+            if response.status < 300:
+                raise InvalidReply(f"the reply is not JSON: {error}") from None
+    if response.status < 300:
+        raise InvalidReply(f"the reply is {kind!r} with status {response.status}, not JSON or a stream of events")
+    shown = {name: response.headers[name] for name in ("WWW-Authenticate", "Retry-After") if name in response.headers}
+    raise UnexpectedStatus(response.status, raw[:200].decode("utf-8", "replace"), shown)
+
+
+async def _drained(response: "aiohttp.ClientResponse") -> None:
+    """Read the end of a stream whose reply is here, so that its connection can be used again."""
+    try:
+        async with asyncio.timeout(_LAST_WORDS):
+            while await response.content.readany():
+                pass
+    except TimeoutError:
+        response.close()
+
+
+def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not isinstance(value, str) or not (name + value).isprintable():
+            raise ValueError(f"the header {name!r} cannot be sent: its value must be one printable line")
+        if name.lower() in ("content-type", "accept") or name.lower().startswith("mcp-"):
+            raise ValueError(f"the header {name!r} belongs to the protocol")
+    return dict(headers)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _lost(error: BaseException) -> ConnectionLost:
+    import aiohttp
+
+    unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+    reason = str(error) or type(error).__name__
+    if isinstance(error, unsent):
+        return ConnectionLost(f"the server cannot be reached: {reason}", sent=False)
+    return ConnectionLost(f"the connection broke before the reply was complete: {reason}", sent=True)
