@@ -5,23 +5,37 @@ resources differ in where their arguments come from and how their value is writt
 the ledger that a call brings and seals the one that it leaves.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
+from . import _carrying
 from ._binding import Binding
 from ._bus import SubscriptionBus
 from ._calling import in_thread
 from ._ledger import Ledger
-from ._messages import Ask, CacheHint, Call, Done, Outcome
+from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._resolving import Plan, Resolution
-from ._rounds import play
+from ._rounds import Terms, play
 from ._schemas import Check
-from ._sealed import RequestStateSecurity, authenticated_principal
+from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
+from ._shedding import Gauge
+from ._steps import Declared, current
 from ._templates import Template
 from .context import Context
 from .dialects.asking import is_input_required, returned
-from .errors import AuthorError, InvalidArguments, InvalidParams, ResourceNotFound
+from .errors import (
+    AuthorError,
+    EndlessFlow,
+    InvalidArguments,
+    InvalidParams,
+    InvalidRequestState,
+    ResourceNotFound,
+)
+
+log = logging.getLogger("turnwise.flows")
 
 ASKING = ("tools/call", "prompts/get", "resources/read")
 _NO_HINT = CacheHint()
@@ -39,7 +53,7 @@ class Endpoint:
     render: Callable[[Call, Any], dict[str, Any]]
     marks: Mapping[bytes, tuple[str, ...]] = field(default_factory=dict)
     cache: CacheHint | None = None
-    version: str | None = None
+    terms: Terms = field(default_factory=Terms)
     template: Template | None = None
     check: Check | None = None
 
@@ -71,6 +85,31 @@ async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:
     return await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
 
 
+async def _within(context: Context[Any, Any], run: Run) -> dict[str, Any] | Ask | Yield:
+    """Play a round that functions which are steps by themselves can find."""
+    token = current.set(context)
+    try:
+        return await play(context, run)
+    finally:
+        current.reset(token)
+
+
+def _note_unused(call: Call, ledger: Ledger, terms: Terms, unused: list[str]) -> None:
+    """Say what a finished flow recorded and did not use: harmless between versions, a sign of trouble within one."""
+    level = logging.INFO if ledger.version != terms.version else logging.WARNING
+    log.log(
+        level,
+        "%s %r finished without %s, which an earlier round settled: does it take another path from round to round?",
+        call.method,
+        call.target,
+        ", ".join(repr(key) for key in unused),
+    )
+
+
+class Observer(Protocol):
+    """Who is told of rounds."""
+
+
 class Catalogue:
     """Everything that one server serves. `host` is the server itself, for the context."""
 
@@ -80,11 +119,15 @@ class Catalogue:
         info: Mapping[str, Any],
         security: RequestStateSecurity,
         bus: SubscriptionBus | None,
+        terms: Terms,
     ) -> None:
         self.info = info
         self.instructions: str | None = None
         self.page_size: int | None = None
         self.bus = bus
+        self.terms = terms
+        self.gauge: Gauge | None = None
+        self.observer: Observer | None = None
         self.hints: dict[str, CacheHint] = {}
         self.tools: dict[str, Endpoint] = {}
         self.marked: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
@@ -107,23 +150,64 @@ class Catalogue:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
-        return self.play(call, endpoint.run, endpoint.version)
+        if self.gauge is not None or self.observer is not None:
+            return self._watched(call, endpoint)
+        return self.play(call, endpoint.run, endpoint.terms)
 
-    async def play(self, call: Call, run: Run, version: str | None = None) -> Outcome:
+    async def _watched(self, call: Call, endpoint: Endpoint) -> Outcome:
+        """One round, counted and told of."""
+        if self.gauge is None:
+            return await self.play(call, endpoint.run, endpoint.terms)
+        self.gauge.enter()
+        try:
+            return await self.play(call, endpoint.run, endpoint.terms)
+        finally:
+            self.gauge.leave()
+
+    async def play(self, call: Call, run: Run, terms: Terms) -> Outcome:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""
         ledger = None
         if call.state is not None:
-            ledger = Ledger.decode(*self._security.unseal(call, self._principal(call), self._name, call.state))
-        outcome = await play(Context(call, self._host, ledger), run)
-        if not isinstance(outcome, Ask):
+            ledger = self._opened(call, call.state, terms)
+            if ledger.is_spilled:
+                await _carrying.restore(ledger, terms.guard)
+            if terms.single_use and terms.guard is not None:
+                return await _carrying.answer_once(ledger, terms.guard, partial(self._play, call, run, terms, ledger))
+        return await self._play(call, run, terms, ledger)
+
+    async def _play(self, call: Call, run: Run, terms: Terms, ledger: Ledger | None) -> Outcome:
+        context: Context[Any, Any] = Context(call, self._host, ledger, terms)
+        outcome = await (_within(context, run) if Declared.count else play(context, run))
+        if not isinstance(outcome, Ask | Yield):
+            if ledger is not None and (unused := context.unused()):
+                _note_unused(call, ledger, terms, unused)
             return Done(outcome)
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
-        settled: Ledger = outcome.carrier
-        settled.version = version
-        principal = self._principal(call)
-        token = self._security.seal(call, principal, self._name, settled.encode(), settled.lineage)
-        return Ask(outcome.questions, token)
+        token = await self._sealed(call, outcome.carrier, terms, isinstance(outcome, Yield))
+        return Ask(outcome.questions, token) if isinstance(outcome, Ask) else Yield(token)
+
+    def _opened(self, call: Call, state: str, terms: Terms) -> Ledger:
+        bearer = Bearer(self._principal(call), self._name)
+        ledger = Ledger.decode(*self._security.unseal(call, bearer, state))
+        if call.post.now > ledger.started + terms.budget.deadline:
+            raise InvalidRequestState("the flow's deadline has passed")
+        return ledger
+
+    async def _sealed(self, call: Call, ledger: Ledger, terms: Terms, is_shed: bool) -> str:
+        budget = terms.budget
+        if ledger.sequence > budget.rounds:
+            raise EndlessFlow(budget.rounds)
+        if ledger.version is None:
+            ledger.version = terms.version
+        bearer = Bearer(self._principal(call), self._name)
+        ttl = budget.shed_ttl if is_shed else None
+
+        def seal(ledger: Ledger) -> str:
+            return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
+
+        token = seal(ledger)
+        return await _carrying.shrink(token, ledger, terms, seal) if len(token) > budget.warn_bytes else token
 
     def _principal(self, call: Call) -> str | None:
         bind = self._security.bind_principal

@@ -22,6 +22,10 @@ ANSWER: Final = "a"
 STEP: Final = "s"
 FAILURE: Final = "f"
 CLOCK: Final = "t"
+MARKER: Final = "m"
+SPILLED: Final = "@"
+"""An entry whose value lies in a store; what is here says where."""
+CHECKPOINT: Final = "!checkpoint"
 _ACCEPTED: Final = "+"
 MARK_BYTES: Final = 8
 """A fingerprint has 64 bits."""
@@ -40,7 +44,9 @@ class Ledger:
     """All that a flow knows between two rounds.
 
     `asked` holds the fingerprint of every question that is out, by key; `handed` gives the method of those that
-    the author asked by returning them, and `state` is what the author put beside them.
+    the author asked by returning them, and `state` is what the author put beside them. `version` is the one under
+    which the flow began; `trace` is the last round's span, where rounds are traced. `is_spilled`: some values lie in a
+    store.
     """
 
     lineage: bytes
@@ -52,20 +58,25 @@ class Ledger:
     asked: dict[str, str] = field(default_factory=dict)
     handed: dict[str, str] = field(default_factory=dict)
     state: str | None = None
+    trace: str | None = None
+    is_spilled: bool = False
 
     def encode(self) -> list[Any]:
         """The ledger as JSON-ready lists; `decode` is the way back."""
         rows = [[key, *_pack(entry)] for key, entry in self.entries.items()]
         head = [round(self.started, 3), self.sequence, self.sheds, self.version]
-        return [*head, rows, self.asked, self.handed, self.state]
+        tail = [self.trace, self.is_spilled] if self.is_spilled or self.trace is not None else []
+        return [*head, rows, self.asked, self.handed, self.state, *tail]
 
     @classmethod
     def decode(cls, lineage: bytes, data: Any) -> "Ledger":
         """A ledger out of what `encode` made, possibly on an older or newer instance."""
         try:
-            started, sequence, sheds, version, rows, asked, handed, state = data
+            started, sequence, sheds, version, rows, asked, handed, state, *tail = data
             entries = {row[0]: _unpack(*row[1:]) for row in rows}
-            return cls(lineage, started, sequence, sheds, version, entries, {**asked}, {**handed}, state)
+            trace, is_spilled = tail or (None, False)
+            asked, handed = {**asked}, {**handed}
+            return cls(lineage, started, sequence, sheds, version, entries, asked, handed, state, trace, is_spilled)
         except (ValueError, TypeError, LookupError, AttributeError):
             raise InvalidRequestState("the ledger has another format") from None
 

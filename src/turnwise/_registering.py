@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ._calling import inner
 from ._catalogue import Endpoint
 from ._messages import CacheHint
 from ._resolving import plan
+from ._rounds import Terms
 from ._schemas import check_for
 from ._templates import compile_template, is_template
 from .context import Context
@@ -37,7 +39,7 @@ class ToolOptions(PromptOptions, total=False):
     """What `@server.tool` takes besides a name.
 
     `input_schema` is published in place of the signature's, and arguments must fit both; `version` is recorded in the
-    flow.
+    flow. `effects`: no step runs before the client holds a token. `single_use`: a token gets one reply, and only one.
     """
 
     annotations: "ToolAnnotations | None"
@@ -45,6 +47,8 @@ class ToolOptions(PromptOptions, total=False):
     structured_output: bool | None
     input_schema: dict[str, Any] | None
     version: str | None
+    effects: bool
+    single_use: bool
 
 
 class ResourceOptions(PromptOptions, total=False):
@@ -63,7 +67,7 @@ def refuse_bare(decorator: str, argument: Any) -> None:
         raise TypeError(f"write @server.{decorator}(...), with parentheses")
 
 
-def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions) -> Endpoint:
+def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: Terms) -> Endpoint:
     """A tool."""
     binding = bind(fn, Context)
     name = name or binding.name
@@ -88,12 +92,20 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions) -> Endp
         plan(binding, Context),
         lambda call, value: output.result(value),
         listing.mirrored_parameters(name, schema),
-        version=options.get("version"),
+        terms=_own_terms(name, options, terms),
         check=None if own is None else check_for(own),
     )
 
 
-def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions) -> Endpoint:
+def _own_terms(name: str, options: ToolOptions, terms: Terms) -> Terms:
+    single_use = options.get("single_use", False)
+    if single_use and terms.guard is None:
+        raise InvalidSignature(f"{name}: single_use=True needs a store that all instances share: MCPServer(store=...)")
+    effects = options.get("effects", False) or single_use
+    return replace(terms, version=options.get("version"), effects=effects, single_use=single_use)
+
+
+def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions, terms: Terms) -> Endpoint:
     """A prompt."""
     binding = bind(fn, Context)
     description = _description(fn, options)
@@ -105,10 +117,10 @@ def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions) -> 
         icons=options.get("icons"),
     )
     render = partial(content.prompt_result, description)
-    return Endpoint(definition, binding, plan(binding, Context), lambda call, value: render(value))
+    return Endpoint(definition, binding, plan(binding, Context), lambda call, value: render(value), terms=terms)
 
 
-def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions) -> Endpoint:
+def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions, terms: Terms) -> Endpoint:
     """A resource, or a template of resources."""
     binding = bind(fn, Context)
     mime_type = options.get("mime_type")
@@ -136,6 +148,7 @@ def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions) -> Endp
         plan(binding, Context),
         lambda call, value: content.resource_result(call.target, mime_type, value),
         cache=options.get("cache"),
+        terms=terms,
         template=template,
     )
 

@@ -41,15 +41,22 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from ._ledger import ANSWER, CLOCK, Entry, Ledger
-from ._messages import Ask, Call, Question
+from ._budgets import Budget
+from ._guards import Guard
+from ._ledger import ANSWER, CLOCK, MARKER, Entry, Ledger
+from ._messages import Ask, Call, Question, Yield
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
 log = logging.getLogger("turnwise.rounds")
 
 FORGOTTEN = "a question or a step was begun and not awaited: write `await ctx...`, in a function that is `async def`"
+CHANGED = (
+    "question %r is not the one that was answered under this key: it is asked again. Does its text or schema change "
+    "from round to round, or do two questions share a key?"
+)
 PATIENCE = 1.0
 """Seconds that a step which was given up has to stop in."""
 
@@ -58,7 +65,29 @@ LegT = TypeVar("LegT", bound="Leg")
 
 
 class Suspend(BaseException):
-    """The round ends here: a question is open."""
+    """The round ends here: a question is open, or another instance is to go on."""
+
+
+_USUAL_BUDGET = Budget()
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How the rounds of one function are played.
+
+    `effects`: no step runs before the client holds a token, so that a lost first reply cannot start a second flow.
+    `single_use`: of each token one reply is made. `guard` remembers what must not happen twice.
+    """
+
+    version: str | None = None
+    effects: bool = False
+    single_use: bool = False
+    budget: Budget = _USUAL_BUDGET
+    guard: Guard | None = None
+    is_overloaded: Callable[[], bool] | None = None
+
+
+_USUAL = Terms()
 
 
 class Leg:
@@ -70,18 +99,21 @@ class Leg:
     _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
     _over = False
     _owed = 0
+    _advanced = False
+    _yielding = False
 
-    def __init__(self, call: Call, service: Any, ledger: Ledger | None) -> None:
+    def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
         self.call = call
         self.service = service
+        self.terms = terms
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
         self._main = call.post.task
 
     @property
     def suspending(self) -> bool:
-        """Whether a question of this round is open, so that the function is being unwound."""
-        return bool(self._pending)
+        """Whether this round is over, so that the function is being unwound: a question is open, or the call moves."""
+        return bool(self._pending) or self._yielding
 
     def book(self) -> Ledger:
         """The flow's ledger; a call that settles nothing never opens one."""
@@ -113,6 +145,8 @@ class Leg:
                 return (question.read(question.tidy(entry.value)),)
             except ValueError:
                 del ledger.entries[key]
+        elif entry is not None:
+            log.warning(CHANGED, key)
         answer = self.call.answers.get(key)
         if answer is None or ledger.asked.get(key) != question.fingerprint:
             return None
@@ -174,6 +208,52 @@ class Leg:
     def _finished(self, task: "asyncio.Future[Any]") -> None:
         self._working -= {task}
 
+    def needs_token(self) -> bool:
+        """Whether this call has no token yet, and must not do anything before it has one."""
+        return self.terms.effects and self.call.state is None
+
+    def boundary(self) -> None:
+        """A place where the call may move to another instance, if this one has too much to do.
+
+        Only after progress, so that it cannot move in circles, and only while enough rounds are left.
+        """
+        terms = self.terms
+        if terms.is_overloaded is None or not self._advanced or self._over:
+            return
+        ledger = self.book()
+        if ledger.sheds < terms.budget.sheds and ledger.sequence < terms.budget.last_shed and terms.is_overloaded():
+            self.move()
+
+    def move(self) -> NoReturn:
+        """End the round with nothing asked: whoever gets the retry goes on."""
+        self._yielding = True
+        self.suspend()
+
+    def advance(self) -> None:
+        """Note that this round got further than the one before."""
+        self._advanced = True
+
+    def unused(self) -> list[str]:
+        """The keys of recorded answers and steps that this round did not come by."""
+        ledger = self._ledger
+        if ledger is None:
+            return []
+        claims = self._claims or {}
+        claimed = {name if n == 0 else f"{name}#{n + 1}" for name, count in claims.items() for n in range(count)}
+        return [
+            key
+            for key, entry in ledger.entries.items()
+            if key not in claimed and entry.kind != MARKER and key not in ledger.handed
+        ]
+
+    def is_behind(self) -> bool:
+        """Whether an earlier round got further than this place: it settled or asked something not come by yet."""
+        ledger = self._ledger
+        if ledger is None or self.call.state is None:
+            return False
+        claims = self._claims or {}
+        return bool(self.unused()) or any(key.partition("#")[0] not in claims for key in ledger.asked)
+
     def hand_out(self, questions: Mapping[str, Question], state: str | None) -> NoReturn:
         """Ask what the author returned, with the author's own state beside it, in place of what was returned before."""
         ledger = self.book()
@@ -193,8 +273,8 @@ class Leg:
             entries[key] = Entry(CLOCK, "", round(self.call.post.now, 6))
         return float(entries[key].value)
 
-    def close(self) -> Ask:
-        """What this round leaves for the next: the open questions and the ledger."""
+    def close(self) -> Ask | Yield:
+        """What this round leaves for the next: the open questions, if any, and the ledger."""
         ledger = self.book()
         for key, answer in self.call.answers.items():
             # Asked and answered, but not claimed this time: it may be in a later round, or by another version. Answers
@@ -206,11 +286,14 @@ class Leg:
                     log.warning("the answer %r came, but was not asked for again: does its question change?", key)
         ledger.asked = {key: question.fingerprint for key, question in self._pending.items()}
         ledger.sequence += 1
-        return Ask(self._pending, ledger)
+        if self._pending:
+            return Ask(self._pending, ledger)
+        ledger.sheds += 1
+        return Yield(ledger)
 
 
-async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> dict[str, Any] | Ask:
-    """Run one round: the function's result, or what it asks."""
+async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> dict[str, Any] | Ask | Yield:
+    """Run one round: the function's result, or what it asks, or that another instance is to go on."""
     if leg._main is None:
         leg._main = asyncio.current_task()
     try:
@@ -219,7 +302,7 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
         except BaseException as error:
             _weigh(leg, error)
         else:
-            if not leg._pending:
+            if not leg._pending and not leg._yielding:
                 if leg._owed > 0:
                     raise AuthorError(FORGOTTEN)
                 return result

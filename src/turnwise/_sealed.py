@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 from cryptography.exceptions import InvalidTag
@@ -172,6 +172,13 @@ def authenticated_principal(context: Any) -> str | None:
     return None if access is None else str(access.principal)
 
 
+class Bearer(NamedTuple):
+    """Who carries a token, and for which server."""
+
+    principal: str | None
+    server: str
+
+
 class RequestStateSecurity:
     """How `requestState` is protected. Exactly one of `keys` and `codec`.
 
@@ -206,9 +213,10 @@ class RequestStateSecurity:
         security.is_process_local = True
         return security
 
-    def seal(self, call: Call, principal: str | None, server: str, ledger: Any, lineage: bytes) -> str:
+    def seal(self, call: Call, bearer: "Bearer", ledger: Any, lineage: bytes, ttl: float | None = None) -> str:
         """A token for the next round of this very call, made by this server for this caller."""
-        claims = [math.ceil(call.post.now + self.ttl), *self._claims(call, principal, server, lineage)]
+        expires = math.ceil(call.post.now + (self.ttl if ttl is None else ttl))
+        claims = [expires, *self._claims(call, *bearer, lineage)]
         body = {"c": claims, "l": lineage.hex(), "g": ledger}
         try:
             payload = orjson.dumps(body)
@@ -217,7 +225,7 @@ class RequestStateSecurity:
         # Spaces to whole groups of three bytes, in which base64 has neither padding nor spare bits.
         return self.codec.seal(payload + b"  "[: -(len(payload) + _HEAD + _TAG) % 3])
 
-    def unseal(self, call: Call, principal: str | None, server: str, token: str) -> tuple[bytes, Any]:
+    def unseal(self, call: Call, bearer: "Bearer", token: str) -> tuple[bytes, Any]:
         """The lineage and the ledger that a token carries, once every claim holds for this call."""
         payload = self._open(token)
         try:
@@ -228,7 +236,7 @@ class RequestStateSecurity:
             raise InvalidRequestState("the payload has another format") from None
         if is_expired:
             raise InvalidRequestState("expired")
-        due = self._claims(call, principal, server, lineage)
+        due = self._claims(call, *bearer, lineage)
         if claims != due:
             wrong = [name for name, was, now in zip(CLAIMS, claims, due, strict=False) if was != now]
             raise InvalidRequestState(f"minted for another call: not the same {', '.join(wrong) or 'claims'}")

@@ -2,13 +2,16 @@
 
 A step is known by its name and its number in the round; its fingerprint covers its arguments. What it returned is on
 the ledger as JSON and is read back to the annotated type, in the round where it ran as well, so that the author sees
-the same value every time.
+the same value every time. A step with `once` is on record in the server's store as well, so that an old token cannot
+bring it back.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from contextvars import ContextVar
+from functools import lru_cache, partial, update_wrapper
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, overload
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +26,27 @@ from .errors import AuthorError, ReplayMismatch, StepFailed, ToolError
 log = logging.getLogger("turnwise.steps")
 
 OnChange = Literal["fail", "rerun"]
+OnUnknown = Literal["fail", "rerun"]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NO_STORE = (
+    "step {!r} has once=True, but the instances of this server share no store: give it one, MCPServer(store=...), or a "
+    "MemoryStore() where there is only this process"
+)
+
+current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
+"""The round that runs, for functions that are steps by themselves. Set only once such a function exists."""
+_under_way: set[asyncio.Future[Any]] = set()
+
+
+class Manner(NamedTuple):
+    """How a step is taken."""
+
+    name: str | None = None
+    once: bool = False
+    on_change: OnChange = "fail"
+    on_unknown: OnUnknown = "fail"
 
 
 class Step(NamedTuple):
@@ -32,41 +56,124 @@ class Step(NamedTuple):
     fn: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    on_change: OnChange
+    manner: Manner
 
 
-def claim_step(leg: Leg, name: str | None, step: Step) -> Step:
+class Declared(Generic[P, T]):
+    """A function that is a step by itself: call it in a tool and await it. Elsewhere it is just the function."""
+
+    count = 0
+
+    def __init__(self, fn: Callable[P, Any], manner: Manner) -> None:
+        _check(fn, manner)
+        self.fn = fn
+        self.manner = manner
+        update_wrapper(self, fn)
+        Declared.count += 1
+
+    async def _alone(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return await (self.fn(*args, **kwargs) if is_async(self.fn) else in_thread(self.fn, *args, **kwargs))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The step, to be awaited."""
+        leg = current.get()
+        if leg is None:
+            return self._alone(*args, **kwargs)
+        return take(leg, claim_step(leg, self.fn, args, kwargs, self.manner))
+
+
+@overload
+def step(fn: Callable[P, Coroutine[Any, Any, T]], /) -> Declared[P, T]: ...
+@overload
+def step(fn: Callable[P, T], /) -> Declared[P, T]: ...
+@overload
+def step(
+    *, name: str | None = None, once: bool = False, on_change: OnChange = "fail", on_unknown: OnUnknown = "fail"
+) -> Callable[[Callable[P, T | Coroutine[Any, Any, T]]], Declared[P, T]]: ...
+def step(fn: Any = None, /, **manner: Any) -> Any:
+    """Make a function a step: `@step` or `@step(once=True)`. Calls to it inside a tool are journaled, and awaited."""
+    if fn is None:
+        return lambda fn: Declared(fn, Manner(**manner))
+    return Declared(fn, Manner())
+
+
+def claim_step(leg: Leg, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], manner: Manner) -> Step:
     """Give a step its key: its name, numbered from its second use on."""
-    if step.on_change not in get_args(OnChange):
-        raise ValueError(f"on_change is 'fail' or 'rerun', not {step.on_change!r}")
-    if not callable(step.fn):
-        raise TypeError("pass the function and its arguments: ctx.step(charge, card), not ctx.step(charge(card))")
-    key = leg.claim(name or name_of(step.fn))
+    if isinstance(fn, Declared):
+        own: Manner = fn.manner
+        fn = fn.fn
+        manner = Manner(
+            manner.name or own.name,
+            manner.once or own.once,
+            own.on_change if manner.on_change == "fail" else manner.on_change,
+            own.on_unknown if manner.on_unknown == "fail" else manner.on_unknown,
+        )
+    _check(fn, manner)
+    key = leg.claim(manner.name or name_of(fn))
     leg._owed += 1
-    return step._replace(key=key)
+    return Step(key, fn, args, kwargs, manner)
+
+
+def _check(fn: Any, manner: Manner) -> None:
+    if manner.on_change not in get_args(OnChange):
+        raise ValueError(f"on_change is 'fail' or 'rerun', not {manner.on_change!r}")
+    if manner.on_unknown not in get_args(OnUnknown):
+        raise ValueError(f"on_unknown is 'fail' or 'rerun', not {manner.on_unknown!r}")
+    if not callable(fn):
+        raise TypeError("pass the function and its arguments: ctx.step(charge, card), not ctx.step(charge(card))")
 
 
 async def take(leg: Leg, step: Step) -> Any:
     """The step's result: from the ledger, or by running it now."""
     leg._owed -= 1
     key = step.key
-    mark = fingerprint("step", [key, _plain(key, "argument", [step.args, step.kwargs])])
+    mark = fingerprint("step", [key, plain_data(key, "argument", [step.args, step.kwargs])])
     entries = leg.book().entries
     entry = entries.get(key)
     if entry is not None and entry.fingerprint != mark:
-        if step.on_change == "fail":
+        if step.manner.on_change == "fail":
             raise ReplayMismatch(key)
         entry = None
     if entry is None:
-        entry = await leg.carry_out(_recorded(entries, step, mark))
+        if leg.needs_token() and not leg.suspending:
+            leg.move()
+        entry = await leg.carry_out(_recorded(leg, step, mark))
+        leg.boundary()
     if entry.kind == FAILURE:
         raise _failure(key, *entry.value)
     return _read(step, entry.value)
 
 
-async def _recorded(entries: dict[str, Entry], step: Step, mark: str) -> Entry:
-    entry = entries[step.key] = await _run(step, mark)
+async def _recorded(leg: Leg, step: Step, mark: str) -> Entry:
+    entry = await (_guarded(leg, step, mark) if step.manner.once else _run(step, mark))
+    leg.book().entries[step.key] = entry
+    leg.advance()
     return entry
+
+
+async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
+    """Do it unless it was done, in this history of the flow or in any other."""
+    guard = leg.terms.guard
+    if guard is None:
+        raise AuthorError(NO_STORE.format(step.key))
+    key = leg.book().derive(f"guard:{step.key}").hex()
+    known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
+    if known is not None:
+        entry = Entry(*known[0])
+        if entry.fingerprint != mark:
+            raise ReplayMismatch(step.key)
+        return entry
+
+    async def done() -> Entry:
+        entry = await _run(step, mark)
+        await guard.finish(key, list(entry))
+        return entry
+
+    # The client may go away: what is begun is finished, and the one who asks again gets the result.
+    work = asyncio.ensure_future(done())
+    _under_way.add(work)
+    work.add_done_callback(_under_way.discard)
+    return await asyncio.shield(work)
 
 
 async def _run(step: Step, mark: str) -> Entry:
@@ -77,7 +184,7 @@ async def _run(step: Step, mark: str) -> Entry:
         log.info("step %r failed", step.key, exc_info=True)
         kind = "ToolError" if isinstance(error, ToolError) else type(error).__name__
         return Entry(FAILURE, mark, [kind, str(error)])
-    return Entry(STEP, mark, _plain(step.key, "result", result))
+    return Entry(STEP, mark, plain_data(step.key, "result", result))
 
 
 def _failure(key: str, kind: str, text: str) -> Exception:
@@ -112,7 +219,8 @@ def _adapter(returns: Any) -> "TypeAdapter[Any] | None":
         return None
 
 
-def _plain(key: str, what: str, value: Any) -> Any:
+def plain_data(key: str, what: str, value: Any) -> Any:
+    """The value as JSON has it; AuthorError where it cannot be written."""
     try:
         data = to_jsonable_python(value)
         if not is_json(data):

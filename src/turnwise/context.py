@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ._bus import Change
+from ._ledger import CHECKPOINT, MARKER, Entry
 from ._messages import (
     ElicitationResult,
     ListRoots,
@@ -22,20 +23,19 @@ from ._messages import (
     Sample,
     UrlElicitationResult,
 )
+from ._official import RequestView, Session
 from ._rounds import Leg
-from ._steps import OnChange, Step, claim_step, take
+from ._steps import Manner, OnChange, OnUnknown, claim_step, plain_data, take
 from .dialects import asking, notifying
 from .dialects.words import CLIENT_INFO, LEVELS, LOG_LEVEL
-from .errors import InvalidParams
+from .errors import InvalidParams, RoundOver
 
 if TYPE_CHECKING:
     from mcp_types import (
         ClientCapabilities,
         CreateMessageResult,
-        ElicitResult,
         Implementation,
         IncludeContext,
-        ListRootsResult,
         ModelPreferences,
         Root,
         SamplingMessage,
@@ -146,35 +146,51 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     # Doing
 
     @overload
-    def step(
-        self,
-        fn: Callable[..., Awaitable[T]],
-        *args: Any,
-        name: str | None = None,
-        on_change: OnChange = "fail",
-        **kwargs: Any,
-    ) -> Coroutine[Any, Any, T]: ...
+    def step(self, fn: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Coroutine[Any, Any, T]: ...
 
     @overload
-    def step(
-        self,
-        fn: Callable[..., T],
-        *args: Any,
-        name: str | None = None,
-        on_change: OnChange = "fail",
-        **kwargs: Any,
-    ) -> Coroutine[Any, Any, T]: ...
+    def step(self, fn: Callable[..., T], *args: Any, **options: Any) -> Coroutine[Any, Any, T]: ...
 
     def step(
         self,
         fn: Callable[..., Any],
         *args: Any,
         name: str | None = None,
+        once: bool = False,
         on_change: OnChange = "fail",
+        on_unknown: OnUnknown = "fail",
         **kwargs: Any,
     ) -> Coroutine[Any, Any, Any]:
-        """Run something once in the whole flow. Its result is plain data; later rounds get it from the ledger."""
-        return take(self, claim_step(self, name, Step("", fn, args, kwargs, on_change)))
+        """Run something once in the whole flow. Its result is plain data; later rounds get it from the ledger.
+
+        `once=True` keeps it from running again in any history of the flow, by a record in the server's store. Where
+        such a step began and never reported, EffectUnknown is raised; with `on_unknown="rerun"` it runs again.
+        """
+        return take(self, claim_step(self, fn, args, kwargs, Manner(name, once, on_change, on_unknown)))
+
+    async def checkpoint(self, state: Any = None) -> None:
+        """Keep plain data for whoever goes on, and let the call move if this instance has too much to do."""
+        if self._over:
+            raise RoundOver("this round has ended; its context cannot ask or record any more")
+        self.book().entries[CHECKPOINT] = Entry(MARKER, "", plain_data("checkpoint", "state", state))
+        self.advance()
+        self.boundary()
+
+    @property
+    def checkpointed(self) -> Any:
+        """What the last `checkpoint` of this flow kept; None before the first."""
+        entry = None if self._ledger is None else self._ledger.entries.get(CHECKPOINT)
+        return None if entry is None else entry.value
+
+    def patched(self, change: str) -> bool:
+        """Whether this flow runs the code after a change: true unless it had passed this place before the change.
+
+        Use it where a new version does something else at a place that running flows may have behind them.
+        """
+        key, entries = f"!patched:{change}", self.book().entries
+        if key not in entries:
+            entries[key] = Entry(MARKER, "", not self.is_behind())
+        return bool(entries[key].value)
 
     def random(self) -> float:
         """A number from 0 up to 1, the same on every replay."""
@@ -183,6 +199,12 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     def uuid(self) -> uuid.UUID:
         """A random UUID, the same on every replay."""
         return uuid.UUID(bytes=self.book().derive(self.claim("uuid"))[:16], version=4)
+
+    @property
+    def flow_version(self) -> str | None:
+        """The `version=` of the tool under which this flow began."""
+        recorded = None if self._ledger is None or self.call.state is None else self._ledger.version
+        return self.terms.version if recorded is None else recorded
 
     @property
     def flow_id(self) -> str:
@@ -314,86 +336,3 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     def request_context(self) -> "RequestView":
         """The names under which the official SDK keeps request facts."""
         return RequestView(self)
-
-
-class RequestView:
-    """A request's facts, by the official SDK's names."""
-
-    def __init__(self, context: Context[Any, Any]) -> None:
-        self.session = context.session
-        self.request_id = context.call.id
-        self.meta = context.call.meta
-        self.protocol_version = context.protocol_version
-        self.lifespan_context = context.lifespan
-
-
-class Session:
-    """What tools written for the official SDK call on `ctx.session`."""
-
-    def __init__(self, context: Context[Any, Any]) -> None:
-        self._context = context
-
-    @property
-    def client_capabilities(self) -> "ClientCapabilities":
-        """What the client says it can do."""
-        return self._context.client_capabilities
-
-    def create_message(
-        self,
-        messages: "list[SamplingMessage]",
-        *,
-        max_tokens: int,
-        related_request_id: Any = None,
-        **options: Any,
-    ) -> "Coroutine[Any, Any, CreateMessageResult]":
-        """Ask the client's model."""
-        return self._context.sample(messages, max_tokens=max_tokens, **options)
-
-    async def list_roots(self) -> "ListRootsResult":
-        """Ask which folders the client works in."""
-        from mcp_types import ListRootsResult
-
-        return ListRootsResult(roots=await self._context.roots())
-
-    def elicit_form(
-        self, message: str, requested_schema: Mapping[str, Any], related_request_id: Any = None
-    ) -> "Coroutine[Any, Any, ElicitResult]":
-        """Ask the user to fill in a form described by a JSON Schema."""
-        return self._context._ask(asking.raw_form(message, requested_schema, None))
-
-    elicit = elicit_form
-
-    async def elicit_url(
-        self, message: str, url: str, elicitation_id: str | None = None, related_request_id: Any = None
-    ) -> "ElicitResult":
-        """Ask the user to visit a page."""
-        from mcp_types import ElicitResult
-
-        outcome = await self._context.elicit_url(message, url, elicitation_id)
-        return ElicitResult(action=outcome.action)
-
-    async def send_log_message(
-        self, level: LoggingLevel, data: Any, logger: str | None = None, related_request_id: Any = None
-    ) -> None:
-        """Send a log line."""
-        await self._context.log(level, data, logger_name=logger)
-
-    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the call has come."""
-        await self._context.report_progress(progress, total, message)
-
-    async def send_tool_list_changed(self) -> None:
-        """Tell subscribers that the list of tools changed."""
-        await self._context.notify_tools_changed()
-
-    async def send_prompt_list_changed(self) -> None:
-        """Tell subscribers that the list of prompts changed."""
-        await self._context.notify_prompts_changed()
-
-    async def send_resource_list_changed(self) -> None:
-        """Tell subscribers that the list of resources changed."""
-        await self._context.notify_resources_changed()
-
-    async def send_resource_updated(self, uri: str) -> None:
-        """Tell subscribers that a resource changed."""
-        await self._context.notify_resource_updated(uri)

@@ -3,11 +3,14 @@
     TurnwiseError
     ├── ToolError                    the author's words to the model: the one text of a handler that is sent
     │   ├── InvalidArguments         a call's arguments do not fit the signature
-    │   └── Declined                 a declared parameter was not given: the user declined or cancelled
+    │   ├── Declined                 a declared parameter was not given: the user declined or cancelled
+    │   └── EffectUnknown            a guarded step was begun earlier, and nobody knows what came of it
     ├── StepFailed                   a journaled step raised; the same on every replay
     ├── AuthorError                  your mistake, found at registration or while a round is played
     │   ├── InvalidSignature         a function cannot be served as it is written
     │   ├── ReplayMismatch           a recorded step was called again with other arguments
+    │   ├── LedgerTooLarge           a flow recorded more than a token may carry
+    │   ├── EndlessFlow              a flow went round more often than its budget allows
     │   └── RoundOver                a context was used after its round had ended
     ├── CallerError                  the mistake of who uses a client
     │   ├── CallbackFailed           a callback raised, or gave no answer
@@ -59,6 +62,16 @@ class Declined(ToolError):
     """The user declined or cancelled a question whose answer a parameter needs."""
 
 
+class EffectUnknown(ToolError):
+    """A step with `once=True` was begun before and did not report. Doing it again could double it; saying that it was
+    done could be a lie. Ask the service that was called, by the step's idempotency key, or hand it to a person.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"It is not known whether {what!r} was done: it was begun earlier and did not report.")
+
+
 class StepFailed(TurnwiseError):
     """What a failed step raises, in the round where it ran and in every replay: the error's kind and text."""
 
@@ -86,6 +99,27 @@ class ReplayMismatch(AuthorError):
             f"step {key!r} ran earlier in this flow with other arguments; "
             'pass name= to tell two steps apart, or on_change="rerun" if running it again is harmless'
         )
+
+
+class LedgerTooLarge(AuthorError):
+    """A flow's token would be larger than the budget allows."""
+
+    def __init__(self, size: int, limit: int, largest: Sequence[tuple[str, int]]) -> None:
+        self.size = size
+        self.largest = tuple(largest)
+        names = ", ".join(f"{key!r} ({count} bytes)" for key, count in largest)
+        super().__init__(
+            f"the flow's token has {size} bytes, at most {limit} are allowed; its largest entries: {names}. "
+            "Let steps return less (an id in place of a document), or give the server a store: MCPServer(store=...)"
+        )
+
+
+class EndlessFlow(AuthorError):
+    """A flow was still asking when the rounds of its budget were used up."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        super().__init__(f"the flow asked {rounds} times without an end; does a question change in every round?")
 
 
 class RoundOver(AuthorError):

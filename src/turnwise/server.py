@@ -16,12 +16,15 @@ import orjson
 from typing_extensions import TypeVar, Unpack
 
 from . import _registering
+from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
 from ._catalogue import Catalogue, Endpoint
-from ._messages import Ask, CacheHint, Call, Done, Outcome
+from ._guards import FlowStore, Guard, MemoryStore
+from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
-from ._rounds import play
+from ._rounds import Terms, play
 from ._sealed import RequestStateSecurity
+from ._shedding import Gauge, Load
 from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
 from .context import Context
 from .dialects import content, listing
@@ -64,6 +67,9 @@ class MCPServer(Generic[LifespanT]):
         cache_hints: Mapping[str, CacheHint] | None = None,
         page_size: int | None = None,
         subscriptions: SubscriptionBus | Literal[False] | None = None,
+        store: FlowStore | None = None,
+        budget: Budget | None = None,
+        shed_when: Callable[[Load], bool] | None = None,
     ) -> None:
         if not name:
             raise ValueError("a server needs a name: tokens are bound to it")
@@ -82,11 +88,22 @@ class MCPServer(Generic[LifespanT]):
         info = listing.definition(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
-        self._catalogue = Catalogue(self, info, self._security, self._bus)
+        self._store = store or (MemoryStore() if self._security.is_process_local else None)
+        gauge = None if shed_when is None else Gauge()
+        self._catalogue = Catalogue(self, info, self._security, self._bus, self._terms(budget, shed_when, gauge))
+        self._catalogue.gauge = gauge
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
         self.wire = Wire(self._catalogue)
+
+    def _terms(self, budget: Budget | None, shed_when: Callable[[Load], bool] | None, gauge: Gauge | None) -> Terms:
+        budget = budget or Budget()
+        guard = None
+        if self._store is not None:
+            guard = Guard(self._store, self._security.codec, budget.deadline + self._security.ttl, budget.patience)
+        overloaded = None if shed_when is None or gauge is None else lambda: shed_when(gauge.load())
+        return Terms(budget=budget, guard=guard, is_overloaded=overloaded)
 
     # Registering
 
@@ -102,7 +119,7 @@ class MCPServer(Generic[LifespanT]):
 
     def add_tool(self, fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> None:
         """Serve a function as a tool; one of the same name is replaced."""
-        endpoint = _registering.tool(fn, name, options)
+        endpoint = _registering.tool(fn, name, options, self._catalogue.terms)
         self._put(self._catalogue.tools, endpoint.definition["name"], endpoint)
         self._catalogue.mark(endpoint.definition["name"], endpoint.marks)
 
@@ -116,7 +133,7 @@ class MCPServer(Generic[LifespanT]):
         _registering.refuse_bare("prompt", name)
 
         def decorate(fn: F) -> F:
-            endpoint = _registering.prompt(fn, name, options)
+            endpoint = _registering.prompt(fn, name, options, self._catalogue.terms)
             self._put(self._catalogue.prompts, endpoint.definition["name"], endpoint)
             return fn
 
@@ -131,7 +148,7 @@ class MCPServer(Generic[LifespanT]):
         _registering.refuse_bare("resource", uri)
 
         def decorate(fn: F) -> F:
-            endpoint = _registering.resource(fn, uri, options)
+            endpoint = _registering.resource(fn, uri, options, self._catalogue.terms)
             shelf = self._catalogue.resources if endpoint.template is None else self._catalogue.templates
             self._put(shelf, uri, endpoint)
             return fn
@@ -170,7 +187,7 @@ class MCPServer(Generic[LifespanT]):
                     context.hand_out(*returned(value))
                 return content.raw_result(value)
 
-            self._catalogue.handlers[method] = lambda call: self._catalogue.play(call, run)
+            self._catalogue.handlers[method] = lambda call: self._catalogue.play(call, run, self._catalogue.terms)
             return fn
 
         return decorate
@@ -192,7 +209,7 @@ class MCPServer(Generic[LifespanT]):
         call = context.call._replace(method="resources/read", target=uri, answers={}, state=None)
         endpoint, call = self._catalogue.find(call)
         outcome = await play(Context(call, self, None), endpoint.run)
-        if isinstance(outcome, Ask):
+        if isinstance(outcome, Ask | Yield):
             raise AuthorError(f"the resource {uri} asks for input; it cannot be read from inside another call")
         return list(ReadResourceResult.model_validate(outcome).contents)
 

@@ -1,0 +1,38 @@
+"""How much a flow may take: rounds, time, bytes. All is counted inside the seal, where no client can change it."""
+
+from dataclasses import dataclass
+
+KIB = 1024
+DAY = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of one flow.
+
+    Clients stop after ten rounds, some after nine, and some take only two rounds that ask nothing. So a call is handed
+    on at most `sheds` times, and not any more from round `last_shed` on, so that rounds are left for questions.
+    """
+
+    rounds: int = 100
+    """Questions that go round for ever end here, with an error in the log."""
+    sheds: int = 2
+    last_shed: int = 7
+    deadline: float = 7 * DAY
+    """Seconds from a flow's first question to the last retry that is taken."""
+    shed_ttl: float = 120.0
+    """Seconds in which a call that was handed on must be taken up; questions wait for `RequestStateSecurity(ttl=)`."""
+    warn_bytes: int = 8 * KIB
+    spill_bytes: int = 32 * KIB
+    """Tokens above this put their largest entries into the server's store, where there is one."""
+    max_bytes: int = 256 * KIB
+    patience: float = 10.0
+    """Seconds to wait for a guarded step that another instance is doing at this moment."""
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        for name in ("sheds", "last_shed", "patience"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be below 0, not {getattr(self, name)!r}")

@@ -1,0 +1,113 @@
+"""What the seal alone cannot do: tokens that grow too large, and tokens that are good for one reply.
+
+Large entries are put into the server's store, encrypted, under a name made of the flow and their content; the token
+keeps the name. A call with `single_use` is answered once for each token: who resends it gets the same reply again, and
+who comes with an older one is refused. The rooms of the usual call do not pass by here.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any
+
+from ._guards import Guard
+from ._json import encode
+from ._ledger import SPILLED, Entry, Ledger
+from ._messages import Ask, Done, Outcome, Question, Yield
+from ._rounds import Terms
+from .errors import InvalidRequestState, LedgerTooLarge, ToolError
+
+log = logging.getLogger("turnwise.flows")
+
+WORTH_SPILLING = 512
+
+
+async def restore(ledger: Ledger, guard: Guard | None) -> None:
+    """Bring back what an earlier round put into the store."""
+    if guard is None:
+        raise InvalidRequestState("the token has entries in a store, and this server has none")
+    for key, entry in ledger.entries.items():
+        if entry.kind == SPILLED:
+            kind, name = entry.value
+            ledger.entries[key] = Entry(kind, entry.fingerprint, await guard.get(name))
+    ledger.is_spilled = False
+
+
+async def shrink(token: str, ledger: Ledger, terms: Terms, seal: Callable[[Ledger], str]) -> str:
+    """A token that is large: made smaller where there is a store, refused where it stays too large."""
+    budget = terms.budget
+    if len(token) > budget.spill_bytes and terms.guard is not None:
+        token = seal(await _spilled(ledger, terms.guard, len(token) - budget.spill_bytes // 2))
+    if len(token) > budget.max_bytes:
+        raise LedgerTooLarge(len(token), budget.max_bytes, _sizes(ledger)[:3])
+    if len(token) > budget.warn_bytes:
+        largest = ", ".join(f"{key!r} ({size} bytes)" for key, size in _sizes(ledger)[:3])
+        log.warning("a token of %d bytes travels twice in every round; its largest entries: %s", len(token), largest)
+    return token
+
+
+def _sizes(ledger: Ledger) -> list[tuple[str, int]]:
+    """The entries by what they weigh, the heaviest first."""
+    sizes = [(key, len(encode(entry.value, default=str))) for key, entry in ledger.entries.items()]
+    return sorted(sizes, key=lambda item: -item[1])
+
+
+async def _spilled(ledger: Ledger, guard: Guard, excess: int) -> Ledger:
+    """A copy whose heaviest entries lie in the store; written there before the token exists."""
+    entries = dict(ledger.entries)
+    for key, size in _sizes(ledger):
+        if excess <= 0 or size < WORTH_SPILLING:
+            break
+        entry = entries[key]
+        name = blake2b(encode(entry.value), digest_size=24, key=ledger.derive("spill")[:32]).hexdigest()
+        await guard.put(name, entry.value)
+        entries[key] = Entry(SPILLED, entry.fingerprint, [entry.kind, name])
+        excess -= size * 4 // 3
+    return replace(ledger, entries=entries, is_spilled=True)
+
+
+async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """The one reply to this token."""
+    if await guard.is_known(_use(ledger, ledger.sequence + 1)):
+        raise InvalidRequestState("used before: the flow has gone on")
+    key = _use(ledger, ledger.sequence)
+    known = await guard.begin(key, "this round")
+    if known is not None:
+        return _told(*known[0])
+    try:
+        outcome = await serve()
+    except ToolError as error:
+        await guard.finish(key, ["error", str(error), None])
+        raise
+    await guard.finish(key, _written(outcome))
+    return outcome
+
+
+def _use(ledger: Ledger, sequence: int) -> str:
+    return ledger.derive(f"use:{sequence}").hex()
+
+
+def _written(outcome: Outcome) -> list[Any]:
+    match outcome:
+        case Done(result):
+            return ["done", result, None]
+        case Yield(token):
+            return ["ask", {}, token]
+        case Ask(questions, token):
+            return ["ask", {key: [question.method, question.params] for key, question in questions.items()}, token]
+
+
+def _told(kind: str, what: Any, token: Any) -> Outcome:
+    if kind == "error":
+        raise ToolError(what)
+    if kind == "done":
+        return Done(what)
+    if not what:
+        return Yield(token)
+    questions = {key: Question(key, method, params, {}, "", _unread, _unread) for key, (method, params) in what.items()}
+    return Ask(questions, token)
+
+
+def _unread(answer: Any) -> Any:
+    raise AssertionError("a reply that is told again reads no answers")

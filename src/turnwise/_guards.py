@@ -1,0 +1,186 @@
+"""Effects that happen at most once, whatever a client resends, replays or forks.
+
+A `FlowStore` remembers, for a key, that something was begun and what came of it. `Guard` is a store under a seal: what
+lies in it is encrypted, and bound to its key. The room knows no database.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from ._json import decode, encode
+from .errors import EffectUnknown, InvalidRequestState
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+
+
+class Begun(NamedTuple):
+    """Nobody began this before: it is yours to do."""
+
+
+class Running(NamedTuple):
+    """Somebody began this and has not said what came of it: still at it, or dead."""
+
+
+class Known(NamedTuple):
+    """What came of it."""
+
+    record: bytes
+
+
+class FlowStore(Protocol):
+    """What instances of one server share: guards of effects, and entries too large for a token.
+
+    Every method is atomic between processes. What is older than its `ttl`, in seconds, may be forgotten.
+    """
+
+    async def begin(self, key: str, ttl: float) -> Begun | Running | Known:
+        """Begin something, unless somebody has."""
+        ...
+
+    async def finish(self, key: str, record: bytes, ttl: float) -> None:
+        """Say what came of it."""
+        ...
+
+    async def find(self, key: str) -> Running | Known | None:
+        """What is known of it."""
+        ...
+
+    async def put(self, key: str, blob: bytes, ttl: float) -> None:
+        """Keep a blob; the same key always has the same blob."""
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """A blob."""
+        ...
+
+    async def purge(self) -> int:
+        """Forget what is over its time; how much that was."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+class Codec(Protocol):
+    """What seals a payload."""
+
+    def seal(self, payload: bytes) -> str:
+        """Protect it."""
+        ...
+
+    def unseal(self, token: str) -> bytes:
+        """Give it back."""
+        ...
+
+
+class Guard:
+    """A store whose records only servers with our keys can read."""
+
+    def __init__(self, store: FlowStore, codec: Codec, ttl: float, patience: float) -> None:
+        self._store = store
+        self._codec = codec
+        self._ttl = ttl
+        self._patience = patience
+
+    async def begin(self, key: str, what: str, *, again: bool = False) -> Any:
+        """None where it is yours to do, else the record in a tuple of one. One who is at it is waited for; where that
+        is in vain it is yours `again`, or EffectUnknown.
+        """
+        pause, waited = FIRST_PAUSE, 0.0
+        while True:
+            match await self._store.begin(key, self._ttl):
+                case Begun():
+                    return None
+                case Known(record):
+                    return (self._open(key, record),)
+                case Running():
+                    if waited >= self._patience and again:
+                        return None
+                    if waited >= self._patience:
+                        raise EffectUnknown(what)
+            await asyncio.sleep(pause)
+            waited += pause
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def finish(self, key: str, record: Any) -> None:
+        """Keep what came of it."""
+        await self._store.finish(key, self._seal(key, record), self._ttl)
+
+    async def is_known(self, key: str) -> bool:
+        """Whether it was ever begun."""
+        return await self._store.find(key) is not None
+
+    async def put(self, key: str, value: Any) -> None:
+        """Keep a large value."""
+        await self._store.put(key, self._seal(key, value), self._ttl)
+
+    async def get(self, key: str) -> Any:
+        """A large value; InvalidRequestState where it is gone."""
+        blob = await self._store.get(key)
+        if blob is None:
+            raise InvalidRequestState("a spilled entry is no longer in the store")
+        return self._open(key, blob)
+
+    def _seal(self, key: str, value: Any) -> bytes:
+        return self._codec.seal(encode(["record", key, value])).encode()
+
+    def _open(self, key: str, blob: bytes) -> Any:
+        kind, name, value = decode(self._codec.unseal(blob.decode()))
+        if (kind, name) != ("record", key):
+            raise InvalidRequestState("a record of the store lies under another key")
+        return value
+
+
+class MemoryStore:
+    """A store of one process: for tests, for stdio, and for exactly one HTTP worker."""
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or _loop_time
+        self._records: dict[str, tuple[float, bytes | None]] = {}
+        self._blobs: dict[str, tuple[float, bytes]] = {}
+
+    async def begin(self, key: str, ttl: float) -> Begun | Running | Known:
+        """Begin something, unless somebody has."""
+        if (found := await self.find(key)) is not None:
+            return found
+        self._records[key] = (self._clock() + ttl, None)
+        return Begun()
+
+    async def finish(self, key: str, record: bytes, ttl: float) -> None:
+        """Say what came of it."""
+        self._records[key] = (self._clock() + ttl, record)
+
+    async def find(self, key: str) -> Running | Known | None:
+        """What is known of it."""
+        until, record = self._records.get(key, (0.0, None))
+        if until <= self._clock():
+            return None
+        return Running() if record is None else Known(record)
+
+    async def put(self, key: str, blob: bytes, ttl: float) -> None:
+        """Keep a blob."""
+        self._blobs[key] = (self._clock() + ttl, blob)
+
+    async def get(self, key: str) -> bytes | None:
+        """A blob."""
+        until, blob = self._blobs.get(key, (0.0, b""))
+        return blob if until > self._clock() else None
+
+    async def purge(self) -> int:
+        """Forget what is over its time."""
+        now, count = self._clock(), 0
+        shelf: dict[str, Any]
+        for shelf in (self._records, self._blobs):
+            for key in [key for key, (until, _) in shelf.items() if until <= now]:
+                del shelf[key]
+                count += 1
+        return count
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

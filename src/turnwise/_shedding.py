@@ -1,0 +1,76 @@
+"""When an instance has too much to do: its event loop comes late, or too many calls are under way."""
+
+import asyncio
+import time
+from typing import NamedTuple
+
+TICK = 0.05
+
+
+class Load(NamedTuple):
+    """How busy an instance is."""
+
+    in_flight: int
+    lag: float
+
+
+class Overload:
+    """A policy for `MCPServer(shed_when=...)`: more than `in_flight` calls at once, or a loop that comes more than
+    `lag` seconds late.
+
+    The loop is timed by a tick that runs while calls are under way.
+    """
+
+    def __init__(self, *, in_flight: int | None = None, lag: float | None = 0.25) -> None:
+        if in_flight is None and lag is None:
+            raise ValueError("Overload needs a limit: in_flight=, lag= or both")
+        if in_flight is not None and in_flight < 1:
+            raise ValueError(f"in_flight is a number of calls, at least 1, not {in_flight!r}")
+        if lag is not None and not lag > 0:
+            raise ValueError(f"lag is a number of seconds above 0, not {lag!r}")
+        self._most = in_flight
+        self._lag = lag
+
+    def __call__(self, load: Load) -> bool:
+        """Whether calls should go elsewhere."""
+        return (self._most is not None and load.in_flight > self._most) or (
+            self._lag is not None and load.lag > self._lag
+        )
+
+
+class Gauge:
+    """How busy this instance is, told by those who come and go."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self._lag = 0.0
+        self._due = 0.0
+        self._ticking = False
+
+    def load(self) -> Load:
+        """The load at this moment; a tick that is overdue counts."""
+        overdue = time.monotonic() - self._due if self._ticking else 0.0
+        return Load(self.in_flight, max(self._lag, overdue))
+
+    def enter(self) -> None:
+        """A call begins."""
+        self.in_flight += 1
+        if not self._ticking:
+            self._ticking, self._lag = True, 0.0
+            self._schedule()
+
+    def leave(self) -> None:
+        """A call ends."""
+        self.in_flight -= 1
+
+    def _schedule(self) -> None:
+        self._due = time.monotonic() + TICK
+        asyncio.get_running_loop().call_later(TICK, self._tick)
+
+    def _tick(self) -> None:
+        # Half of the old value stays, so that one late tick is not forgotten at once and not remembered for ever.
+        self._lag = max(time.monotonic() - self._due, self._lag / 2)
+        if self.in_flight > 0:
+            self._schedule()
+        else:
+            self._ticking = False
