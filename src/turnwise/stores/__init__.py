@@ -1,0 +1,1 @@
+"""What instances of one server share, in databases that people run already. Each is imported when it is used."""
