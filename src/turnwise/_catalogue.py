@@ -7,6 +7,7 @@ the ledger that a call brings and seals the one that it leaves.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -106,8 +107,23 @@ def _note_unused(call: Call, ledger: Ledger, terms: Terms, unused: list[str]) ->
     )
 
 
+def _note_round(context: Context[Any, Any], size: int) -> None:
+    """A log line for each round that asks, with its facts as attributes; never what was asked or answered."""
+    facts = {
+        "flow_id": context.flow_id,
+        "round": context.round,
+        "result_type": "input_required",
+        "ledger_bytes": size,
+    }
+    log.info("%s %r: %s", context.call.method, context.call.target, facts, extra=facts)
+
+
 class Observer(Protocol):
     """Who is told of rounds."""
+
+    def watch(self, context: Context[Any, Any]) -> AbstractContextManager[Callable[[Outcome], None]]:
+        """Around one round; what it gives is called with the outcome."""
+        ...
 
 
 class Catalogue:
@@ -150,41 +166,52 @@ class Catalogue:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
-        if self.gauge is not None or self.observer is not None:
-            return self._watched(call, endpoint)
-        return self.play(call, endpoint.run, endpoint.terms)
+        return self.serve(call, endpoint.run, endpoint.terms)
 
-    async def _watched(self, call: Call, endpoint: Endpoint) -> Outcome:
-        """One round, counted and told of."""
-        if self.gauge is None:
-            return await self.play(call, endpoint.run, endpoint.terms)
-        self.gauge.enter()
-        try:
-            return await self.play(call, endpoint.run, endpoint.terms)
-        finally:
-            self.gauge.leave()
+    def serve(self, call: Call, run: Run, terms: Terms) -> Awaitable[Outcome]:
+        """One round of a call, watched where somebody wants to watch."""
+        if terms.single_use or self.gauge is not None or self.observer is not None:
+            return self._watched(call, run, terms)
+        return self.play(call, run, terms)
 
-    async def play(self, call: Call, run: Run, terms: Terms) -> Outcome:
+    async def _watched(self, call: Call, run: Run, terms: Terms) -> Outcome:
+        """One round that is counted, told of, or answered only once."""
+        context = await self._begun(call, terms)
+        played = partial(self.play, call, run, terms, context)
+        with ExitStack() as stack:
+            if self.gauge is not None:
+                stack.enter_context(self.gauge)
+            tell = None if self.observer is None else stack.enter_context(self.observer.watch(context))
+            if terms.single_use and terms.guard is not None and context.flow is not None:
+                outcome = await _carrying.answer_once(context.flow, terms.guard, played)
+            else:
+                outcome = await played()
+            if tell is not None:
+                tell(outcome)
+            return outcome
+
+    async def _begun(self, call: Call, terms: Terms) -> Context[Any, Any]:
+        """A call's context, with the ledger that it brought."""
+        ledger = None if call.state is None else self._opened(call, call.state, terms)
+        if ledger is not None and ledger.is_spilled:
+            await _carrying.restore(ledger, terms.guard)
+        return Context(call, self._host, ledger, terms)
+
+    async def play(self, call: Call, run: Run, terms: Terms, context: Context[Any, Any] | None = None) -> Outcome:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""
-        ledger = None
-        if call.state is not None:
-            ledger = self._opened(call, call.state, terms)
-            if ledger.is_spilled:
-                await _carrying.restore(ledger, terms.guard)
-            if terms.single_use and terms.guard is not None:
-                return await _carrying.answer_once(ledger, terms.guard, partial(self._play, call, run, terms, ledger))
-        return await self._play(call, run, terms, ledger)
-
-    async def _play(self, call: Call, run: Run, terms: Terms, ledger: Ledger | None) -> Outcome:
-        context: Context[Any, Any] = Context(call, self._host, ledger, terms)
+        if context is None:
+            context = await self._begun(call, terms)
+        brought = context.flow
         outcome = await (_within(context, run) if Declared.count else play(context, run))
         if not isinstance(outcome, Ask | Yield):
-            if ledger is not None and (unused := context.unused()):
-                _note_unused(call, ledger, terms, unused)
+            if brought is not None and (unused := context.unused()):
+                _note_unused(call, brought, terms, unused)
             return Done(outcome)
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         token = await self._sealed(call, outcome.carrier, terms, isinstance(outcome, Yield))
+        if log.isEnabledFor(logging.INFO):
+            _note_round(context, len(token))
         return Ask(outcome.questions, token) if isinstance(outcome, Ask) else Yield(token)
 
     def _opened(self, call: Call, state: str, terms: Terms) -> Ledger:

@@ -48,6 +48,7 @@ from ._budgets import Budget
 from ._guards import Guard
 from ._ledger import ANSWER, CLOCK, MARKER, Entry, Ledger
 from ._messages import Ask, Call, Question, Yield
+from ._siblings import siblings
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
 log = logging.getLogger("turnwise.rounds")
@@ -100,12 +101,14 @@ class Leg:
     _over = False
     _owed = 0
     _advanced = False
+    _closed = False
     _yielding = False
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
         self.call = call
         self.service = service
         self.terms = terms
+        self.trace = None if ledger is None else ledger.trace
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
         self._main = call.post.task
@@ -114,6 +117,19 @@ class Leg:
     def suspending(self) -> bool:
         """Whether this round is over, so that the function is being unwound: a question is open, or the call moves."""
         return bool(self._pending) or self._yielding
+
+    @property
+    def flow(self) -> Ledger | None:
+        """The flow's ledger as it stands; None for a call that settled nothing."""
+        return self._ledger
+
+    @property
+    def round(self) -> int:
+        """Which round of its flow this is, counted from 1."""
+        ledger = self._ledger
+        if ledger is None or self.call.state is None:
+            return 1
+        return ledger.sequence + (0 if self._closed else 1)
 
     def book(self) -> Ledger:
         """The flow's ledger; a call that settles nothing never opens one."""
@@ -186,7 +202,7 @@ class Leg:
     def suspend(self) -> NoReturn:
         """End the round, remembering what a gather would leave running."""
         if self._main is not (task := asyncio.current_task()):
-            self._strays |= _siblings(task, self._main)
+            self._strays |= siblings(task, self._main)
         raise Suspend
 
     async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
@@ -286,6 +302,8 @@ class Leg:
                     log.warning("the answer %r came, but was not asked for again: does its question change?", key)
         ledger.asked = {key: question.fingerprint for key, question in self._pending.items()}
         ledger.sequence += 1
+        self._closed = True
+        ledger.trace = self.trace
         if self._pending:
             return Ask(self._pending, ledger)
         ledger.sheds += 1
@@ -350,31 +368,6 @@ async def _settle(leg: Leg) -> None:
 
 def _failure(task: "asyncio.Task[Any]") -> BaseException | None:
     return None if task.cancelled() else task.exception()
-
-
-def _siblings(task: "asyncio.Task[Any] | None", main: "asyncio.Task[Any] | None") -> "set[asyncio.Future[Any]]":
-    """The tasks beside this one in a gather, and in the gathers around that up to the round's own task.
-
-    There is no public way to know them.
-    """
-    nearest: Any = getattr(main, "_fut_waiter", None)
-    if task in getattr(nearest, "_children", ()):
-        return set(nearest._children)
-    waiting = {waiter: other for other in asyncio.all_tasks() if (waiter := getattr(other, "_fut_waiter", None))}
-    found: set[asyncio.Future[Any]] = set()
-    above: list[Any] = [task]
-    while above:
-        future = above.pop()
-        if future is main:
-            continue
-        if future in waiting:
-            above.append(waiting[future])
-        for waiter in waiting:
-            children = getattr(waiter, "_children", ())
-            if future in children and waiter not in found:
-                found |= {waiter, *children}
-                above.append(waiter)
-    return found
 
 
 def _lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:

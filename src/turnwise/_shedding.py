@@ -52,14 +52,14 @@ class Gauge:
         overdue = time.monotonic() - self._due if self._ticking else 0.0
         return Load(self.in_flight, max(self._lag, overdue))
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         """A call begins."""
         self.in_flight += 1
         if not self._ticking:
             self._ticking, self._lag = True, 0.0
             self._schedule()
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """A call ends."""
         self.in_flight -= 1
 

@@ -37,6 +37,8 @@ NO_STORE = (
 
 current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
 """The round that runs, for functions that are steps by themselves. Set only once such a function exists."""
+in_step: ContextVar[bool] = ContextVar("turnwise_in_step", default=False)
+"""Whether what runs belongs to a step, where effects are in their place."""
 _under_way: set[asyncio.Future[Any]] = set()
 
 
@@ -177,6 +179,7 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
 
 
 async def _run(step: Step, mark: str) -> Entry:
+    in_step.set(True)  # In a task of its own, so it ends with the step.
     try:
         work = step.fn if is_async(step.fn) else partial(in_thread, step.fn)
         result = await work(*step.args, **step.kwargs)

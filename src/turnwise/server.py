@@ -18,7 +18,7 @@ from typing_extensions import TypeVar, Unpack
 from . import _registering
 from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
-from ._catalogue import Catalogue, Endpoint
+from ._catalogue import Catalogue, Endpoint, Observer
 from ._guards import FlowStore, Guard, MemoryStore
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
@@ -70,6 +70,7 @@ class MCPServer(Generic[LifespanT]):
         store: FlowStore | None = None,
         budget: Budget | None = None,
         shed_when: Callable[[Load], bool] | None = None,
+        telemetry: Observer | None = None,
     ) -> None:
         if not name:
             raise ValueError("a server needs a name: tokens are bound to it")
@@ -92,6 +93,7 @@ class MCPServer(Generic[LifespanT]):
         gauge = None if shed_when is None else Gauge()
         self._catalogue = Catalogue(self, info, self._security, self._bus, self._terms(budget, shed_when, gauge))
         self._catalogue.gauge = gauge
+        self._catalogue.observer = telemetry
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
@@ -187,7 +189,7 @@ class MCPServer(Generic[LifespanT]):
                     context.hand_out(*returned(value))
                 return content.raw_result(value)
 
-            self._catalogue.handlers[method] = lambda call: self._catalogue.play(call, run, self._catalogue.terms)
+            self._catalogue.handlers[method] = lambda call: self._catalogue.serve(call, run, self._catalogue.terms)
             return fn
 
         return decorate

@@ -6,6 +6,7 @@ in `client.rounds`.
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -14,6 +15,7 @@ import orjson
 
 from ._driver import Attempt, Pause, Questions, drive
 from ._messages import Identity, Outgoing
+from ._replaying import Answer, Check, Finding, ReplayReport, first_call
 from .dialects.asking import wire_dict
 from .dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, LOG_LEVEL, PROTOCOL, ROOTS, SAMPLE, VERSION
 from .errors import MCPError, Unanswerable
@@ -168,4 +170,48 @@ async def connect(
         await server.stop()
 
 
-__all__ = ["LOG_LEVEL", "Connection", "Round", "connect"]
+async def check_replay(
+    tool: MCPServer[Any] | Callable[..., Any],
+    answers: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+) -> ReplayReport:
+    """Run a tool through every round, each one twice, and report what a replay would do otherwise.
+
+    `tool` is a function, or a server with the `name` of a tool. `answers` are by key or by message: for a form its
+    content (or `{"action": "decline"}`), otherwise the whole answer. Steps run once; effects outside of them are looked
+    for: clocks, chance, files that are written, sockets, processes.
+    """
+    if isinstance(tool, MCPServer):
+        server = tool
+    else:
+        server = MCPServer("check_replay")
+        server.add_tool(tool, name)
+    found = server._catalogue.tools
+    name = name or (next(iter(found)) if len(found) == 1 else None)
+    if name not in found:
+        raise ValueError(f"which tool? name= is one of {', '.join(found)}")
+    await server.start()
+    try:
+        call = first_call(name, arguments or {}, time.time())
+        return await Check(server._catalogue, server, found[name]).run(call, _scripted(answers or {}), time.time)
+    finally:
+        await server.stop()
+
+
+def _scripted(answers: Mapping[str, Any]) -> Answer:
+    async def answer(key: str, method: str, params: Mapping[str, Any]) -> Any:
+        message = str(params.get("message"))
+        if key not in answers and message not in answers:
+            raise Unanswerable(key, method)
+        given = answers[key] if key in answers else answers[message]
+        plain = wire_dict(given) if hasattr(given, "model_dump") else given
+        if method != ELICIT or (isinstance(plain, Mapping) and "action" in plain):
+            return plain
+        return {"action": "accept", "content": plain if isinstance(plain, Mapping) else {"value": plain}}
+
+    return answer
+
+
+__all__ = ["LOG_LEVEL", "Connection", "Finding", "ReplayReport", "Round", "check_replay", "connect"]

@@ -9,9 +9,9 @@ SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 
 # From the top of the house to the bottom: a room imports only rooms above it. Rooms on one line are siblings.
 ROOMS = [
-    {"errors", "_json"},
+    {"errors", "_json", "_siblings"},
     {"_messages"},
-    {"_sealed", "_budgets", "_guards", "_shedding"},
+    {"_sealed", "_budgets", "_guards", "_shedding", "_sqlite"},
     {"_ledger"},
     {"_rounds", "_bus", "_templates", "_schemas"},
     {"_driver", "_calling"},
@@ -19,12 +19,13 @@ ROOMS = [
     {"_steps", "_resolving"},
     {"dialects"},
     {"_official", "_carrying"},
+    {"stores"},
     {"transports", "_pending"},
     {"context", "auth", "_caching", "_conversation", "_pending_store"},
-    {"_jwt"},
+    {"_jwt", "telemetry"},
     {"_catalogue"},
-    {"_registering", "_connecting", "_listening"},
-    {"server", "client"},
+    {"_watching", "_registering", "_connecting", "_listening"},
+    {"server", "client", "_replaying"},
     {"testing", "sync"},
     {"__init__"},
 ]
@@ -101,6 +102,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("_steps.py", "_run"),
         ("_sealed.py", "_open"),
         ("auth.py", "_verified"),
+        ("telemetry.py", "watch"),
         ("server.py", "_hold"),
         ("transports/asgi.py", "_live"),
         ("transports/asgi.py", "_is_alive"),
