@@ -29,6 +29,11 @@ class Budget:
     patience: float = 10.0
     """Seconds to wait for a guarded step that another instance is doing at this moment."""
 
+    @property
+    def small_bytes(self) -> int:
+        """Up to here a token needs no thought."""
+        return min(self.warn_bytes, self.spill_bytes, self.max_bytes)
+
     def __post_init__(self) -> None:
         for name in ("rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes"):
             if not getattr(self, name) > 0:

@@ -5,6 +5,7 @@ keeps the name. A call with `single_use` is answered once for each token: who re
 who comes with an older one is refused. The rooms of the usual call do not pass by here.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -16,11 +17,13 @@ from ._json import encode
 from ._ledger import SPILLED, Entry, Ledger
 from ._messages import Ask, Done, Outcome, Question, Yield
 from ._rounds import Terms
-from .errors import InvalidRequestState, LedgerTooLarge, ToolError
+from .errors import AuthorError, InvalidRequestState, LedgerTooLarge, MCPError, ToolError
 
 log = logging.getLogger("turnwise.flows")
 
 WORTH_SPILLING = 512
+
+_under_way: set[asyncio.Future[Any]] = set()
 
 
 async def restore(ledger: Ledger, guard: Guard | None) -> None:
@@ -37,8 +40,9 @@ async def restore(ledger: Ledger, guard: Guard | None) -> None:
 async def shrink(token: str, ledger: Ledger, terms: Terms, seal: Callable[[Ledger], str]) -> str:
     """A token that is large: made smaller where there is a store, refused where it stays too large."""
     budget = terms.budget
-    if len(token) > budget.spill_bytes and terms.guard is not None:
-        token = seal(await _spilled(ledger, terms.guard, len(token) - budget.spill_bytes // 2))
+    room = min(budget.spill_bytes, budget.max_bytes)
+    if len(token) > room and terms.guard is not None:
+        token = seal(await _spilled(ledger, terms.guard, len(token) - room // 2))
     if len(token) > budget.max_bytes:
         raise LedgerTooLarge(len(token), budget.max_bytes, _sizes(ledger)[:3])
     if len(token) > budget.warn_bytes:
@@ -75,13 +79,31 @@ async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitabl
     known = await guard.begin(key, "this round")
     if known is not None:
         return _told(*known[0])
+    # The client may go away: what is begun is finished, and the one who asks again gets the reply.
+    work = asyncio.ensure_future(_answered(guard, key, serve))
+    _under_way.add(work)
+    work.add_done_callback(_under_way.discard)
+    return await asyncio.shield(work)
+
+
+async def _answered(guard: Guard, key: str, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
     try:
         outcome = await serve()
-    except ToolError as error:
-        await guard.finish(key, ["error", str(error), None])
+    except Exception as error:  # Whatever it is, it is the reply to this token.
+        await guard.finish(key, _failed(error))
         raise
     await guard.finish(key, _written(outcome))
     return outcome
+
+
+def _failed(error: Exception) -> list[Any]:
+    match error:
+        case ToolError():
+            return ["error", str(error), None]
+        case MCPError(code=code, message=message, data=data):
+            return ["refused", [code, message, data], None]
+        case _:
+            return ["failed", f"{type(error).__name__}: {error}", None]
 
 
 def _use(ledger: Ledger, sequence: int) -> str:
@@ -101,6 +123,10 @@ def _written(outcome: Outcome) -> list[Any]:
 def _told(kind: str, what: Any, token: Any) -> Outcome:
     if kind == "error":
         raise ToolError(what)
+    if kind == "refused":
+        raise MCPError(*what)
+    if kind == "failed":
+        raise AuthorError(f"this round was played before, and failed: {what}")
     if kind == "done":
         return Done(what)
     if not what:

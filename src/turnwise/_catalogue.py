@@ -183,6 +183,7 @@ class Catalogue:
                 stack.enter_context(self.gauge)
             tell = None if self.observer is None else stack.enter_context(self.observer.watch(context))
             if terms.single_use and terms.guard is not None and context.flow is not None:
+                context.detach()
                 outcome = await _carrying.answer_once(context.flow, terms.guard, played)
             else:
                 outcome = await played()
@@ -234,7 +235,7 @@ class Catalogue:
             return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
 
         token = seal(ledger)
-        return await _carrying.shrink(token, ledger, terms, seal) if len(token) > budget.warn_bytes else token
+        return await _carrying.shrink(token, ledger, terms, seal) if len(token) > budget.small_bytes else token
 
     def _principal(self, call: Call) -> str | None:
         bind = self._security.bind_principal

@@ -6,23 +6,28 @@ lies in it is encrypted, and bound to its key. The room knows no database.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ._json import decode, encode
 from .errors import EffectUnknown, InvalidRequestState
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+PURGE_EVERY = 1000
 
 
-class Begun(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Begun:
     """Nobody began this before: it is yours to do."""
 
 
-class Running(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Running:
     """Somebody began this and has not said what came of it: still at it, or dead."""
 
 
-class Known(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Known:
     """What came of it."""
 
     record: bytes
@@ -127,7 +132,10 @@ class Guard:
         return self._codec.seal(encode(["record", key, value])).encode()
 
     def _open(self, key: str, blob: bytes) -> Any:
-        kind, name, value = decode(self._codec.unseal(blob.decode()))
+        try:
+            kind, name, value = decode(self._codec.unseal(blob.decode()))
+        except (ValueError, TypeError):
+            raise InvalidRequestState("a record of the store has another format") from None
         if (kind, name) != ("record", key):
             raise InvalidRequestState("a record of the store lies under another key")
         return value
@@ -140,11 +148,13 @@ class MemoryStore:
         self._clock = clock or _loop_time
         self._records: dict[str, tuple[float, bytes | None]] = {}
         self._blobs: dict[str, tuple[float, bytes]] = {}
+        self._written = 0
 
     async def begin(self, key: str, ttl: float) -> Begun | Running | Known:
         """Begin something, unless somebody has."""
         if (found := await self.find(key)) is not None:
             return found
+        await self._tidy()
         self._records[key] = (self._clock() + ttl, None)
         return Begun()
 
@@ -161,12 +171,18 @@ class MemoryStore:
 
     async def put(self, key: str, blob: bytes, ttl: float) -> None:
         """Keep a blob."""
+        await self._tidy()
         self._blobs[key] = (self._clock() + ttl, blob)
 
     async def get(self, key: str) -> bytes | None:
         """A blob."""
         until, blob = self._blobs.get(key, (0.0, b""))
         return blob if until > self._clock() else None
+
+    async def _tidy(self) -> None:
+        self._written += 1
+        if self._written % PURGE_EVERY == 0:
+            await self.purge()
 
     async def purge(self) -> int:
         """Forget what is over its time."""

@@ -131,6 +131,10 @@ class Leg:
             return 1
         return ledger.sequence + (0 if self._closed else 1)
 
+    def detach(self) -> None:
+        """The round is going to be played in a task of its own, not in that of the request."""
+        self._main = None
+
     def book(self) -> Ledger:
         """The flow's ledger; a call that settles nothing never opens one."""
         if self._ledger is None:

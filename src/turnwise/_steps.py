@@ -167,7 +167,10 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
         return entry
 
     async def done() -> Entry:
-        entry = await _run(step, mark)
+        try:
+            entry = await _run(step, mark)
+        except AuthorError as error:  # It was done; only what it gave cannot be kept.
+            entry = Entry(FAILURE, mark, [type(error).__name__, str(error)])
         await guard.finish(key, list(entry))
         return entry
 
