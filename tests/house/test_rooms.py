@@ -101,6 +101,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("_sealed.py", "_open"),
         ("auth.py", "_verified"),
         ("server.py", "_hold"),
+        ("transports/authorizing.py", "_next"),
         ("transports/asgi.py", "_live"),
         ("transports/asgi.py", "_is_alive"),
     }

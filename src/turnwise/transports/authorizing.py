@@ -4,11 +4,11 @@ The official SDK's OAuth provider is one. The requests that it makes on the way 
 where it says, with nothing of ours; the request that it authorizes goes to the server alone.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import InvalidReply
+from ..errors import AuthorizationFailed, InvalidReply, TurnwiseError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -21,8 +21,6 @@ _CREDENTIALS = ("authorization", "cookie", "host", "content-length")
 
 class Auth(Protocol):
     """What a client needs of an `httpx2.Auth`."""
-
-    requires_response_body: bool
 
     def async_auth_flow(self, request: "httpx2.Request") -> "AsyncGenerator[httpx2.Request, httpx2.Response]":
         """Requests to be sent, each answered by its response."""
@@ -48,21 +46,29 @@ async def authorized(
     posted: Posted | None = None
     async with AsyncExitStack() as responses:
         responses.push_async_callback(flow.aclose)
-        try:
-            wanted = await anext(flow)
-            while True:
-                response = await responses.enter_async_context(_send(session, proxy, wanted))
-                content = None
-                if wanted is not own or response.status in (401, 403) or auth.requires_response_body:
-                    content = await _read(response)
-                if wanted is own:
-                    posted = Posted(response, content)
-                wanted = await flow.asend(_told(response, content or b"", wanted))
-        except StopAsyncIteration:
-            pass
+        wanted = await _next(anext(flow))
+        while wanted is not None:
+            response = await responses.enter_async_context(_send(session, proxy, wanted))
+            told = _told(response, wanted)
+            following = await _next(flow.asend(told))
+            if wanted is own:
+                posted = Posted(response, told.content if told.is_closed else None)
+            wanted = following
         if posted is None:
             raise InvalidReply("the authorization flow ended without sending the request")
         yield posted
+
+
+async def _next(step: Awaitable[Any]) -> Any:
+    """What the flow wants to send next; None at its end."""
+    try:
+        return await step
+    except StopAsyncIteration:
+        return None
+    except (TurnwiseError, OSError):
+        raise
+    except Exception as error:
+        raise AuthorizationFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _send(session: "aiohttp.ClientSession", proxy: str | None, request: "httpx2.Request") -> Any:
@@ -72,22 +78,23 @@ def _send(session: "aiohttp.ClientSession", proxy: str | None, request: "httpx2.
     )
 
 
-async def _read(response: "aiohttp.ClientResponse") -> bytes:
-    chunks, size = [], 0
-    async for chunk in response.content.iter_any():
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > LARGEST_ANSWER:
-            raise InvalidReply(f"an answer of the authorization flow has more than {LARGEST_ANSWER} bytes")
-    return b"".join(chunks)
-
-
-def _told(response: "aiohttp.ClientResponse", content: bytes, request: "httpx2.Request") -> "httpx2.Response":
-    """The response as the flow knows it. Whether a redirect is followed is the flow's own business."""
+def _told(response: "aiohttp.ClientResponse", request: "httpx2.Request") -> "httpx2.Response":
+    """The response as the flow knows it, with a body that is read when the flow does: most are left to the caller.
+    Whether a redirect is followed is the flow's own business.
+    """
     import httpx2
 
+    class Body(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > LARGEST_ANSWER:
+                    raise InvalidReply(f"an answer of the authorization flow has more than {LARGEST_ANSWER} bytes")
+                yield chunk
+
     headers = [(name, value) for name, value in response.headers.items() if name.lower() not in _FRAMING]
-    told = httpx2.Response(response.status, headers=headers, content=content, request=request)
+    told = httpx2.Response(response.status, headers=headers, stream=Body(), request=request)
     if told.has_redirect_location and (request.method == "GET" or response.status in (307, 308)):
         target = request.url.join(told.headers["location"])
         plain = {name: value for name, value in request.headers.items() if name not in _CREDENTIALS}
