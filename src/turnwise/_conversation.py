@@ -7,13 +7,13 @@ work twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from . import _pending
 from ._driver import Attempt, Drive, Pause, Questions, drive
-from ._messages import Channel, Done, Notified
+from ._messages import Channel, Done, Incoming, Notified
 from ._pending import Pending
 from .dialects.answering import Asking, callback_params, check_question, checked_answer, page_facts
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
@@ -92,11 +92,10 @@ class Conversation:
                 method, params, declared, wishes.meta, with_progress=wishes.progress is not None
             )
             try:
-                async with asyncio.timeout(seconds) as limit:
-                    incoming = await self.channel.exchange(outgoing, self._notified(wishes.progress))
-                return self.caller.read(outgoing, incoming)
-            except TimeoutError as error:
-                raise _in_time(limit, error, f"no reply to {method} within {seconds} s") from None
+                exchange = Begun(self.channel.exchange(outgoing, self._notified(wishes.progress)))
+                if exchange.waits:
+                    await self._patiently(exchange, method, seconds)
+                return self.caller.read(outgoing, exchange.result)
             except ConnectionLost as lost:
                 if not pauses or (lost.sent and not outgoing.safe):
                     raise
@@ -105,6 +104,13 @@ class Conversation:
                 if error.code in mended or not await self._mend(method, error):
                     raise
                 mended.add(error.code)
+
+    async def _patiently(self, exchange: "Begun[Incoming]", method: str, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                await exchange
+        except TimeoutError as error:
+            raise _in_time(limit, error, f"no reply to {method} within {seconds} s") from None
 
     async def _mend(self, method: str, error: MCPError) -> bool:
         """Whether a refused request is worth another try, after what the protocol says to do first."""
@@ -221,7 +227,7 @@ class Conversation:
         self, step: Questions, method: str, params: Mapping[str, Any], callbacks: Mapping[str, Callback]
     ) -> dict[str, Any]:
         """An answer to every question of a round, each asked once."""
-        waiting = []
+        waiting: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         for key, request in step.requests.items():
             if key in step.known:
                 continue
@@ -229,6 +235,8 @@ class Conversation:
                 raise Unanswerable(key, request["method"])
             asking = _asking(key, request, step.round, method, params, self.manners.server)
             waiting.append((key, self._answer(callback, asking, request)))
+        if len(waiting) == 1:
+            return {**step.known, waiting[0][0]: await waiting[0][1]}
         try:
             answers = await self._gathered([answer for _, answer in waiting])
         finally:
@@ -282,6 +290,40 @@ class Conversation:
 
         if self.manners.logging_callback is not None:
             await self.manners.logging_callback(LoggingMessageNotificationParams.model_validate(params))
+
+
+class Begun(Generic[T]):
+    """A coroutine that has taken its first step; what it waits for is awaited with `await`, what never waits is done.
+
+    So an exchange with a server in this process, which rarely waits, needs no timer.
+    """
+
+    __slots__ = ("_coroutine", "_first", "result", "waits")
+
+    result: T
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        try:
+            self._first = coroutine.send(None)
+            self.waits = True
+        except StopIteration as done:
+            self.result = done.value
+            self.waits = False
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waited_for = self._first
+        while True:
+            try:
+                try:
+                    value = yield waited_for
+                except BaseException as error:
+                    waited_for = self._coroutine.throw(error)
+                else:
+                    waited_for = self._coroutine.send(value)
+            except StopIteration as done:
+                self.result = done.value
+                return
 
 
 def _method(key: str, request: Any) -> str:

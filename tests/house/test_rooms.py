@@ -91,6 +91,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("dialects/v2026_07_28.py", "_words"),
         ("_calling.py", "_take"),
         ("_conversation.py", "_answer"),
+        ("_conversation.py", "__await__"),
         ("_conversation.py", "_notified"),
         ("_conversation.py", "notified"),
         ("client.py", "__aenter__"),

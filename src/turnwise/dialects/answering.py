@@ -7,7 +7,7 @@ once. An answer is completed with the schema's defaults and checked before it is
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 LARGEST_SCHEMA = 64 * 1024
 _NO_CONTENT = ("decline", "cancel")
+_TYPES = {"string": str, "integer": int, "boolean": bool}
+_TYPE_WORDS = {"type", "title", "description", "default"}
+_FORM_WORDS = {"type", "properties", "required", "title", "description", "$schema"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def check_question(key: str, request: Any) -> None:
     if not isinstance(params, Mapping):
         raise MalformedQuestion(key, "its params are no object")
     if method == ELICIT and params.get("mode", "form") == "form":
-        _form_check(key, params)
+        _form(key, params)
     elif method == ELICIT and params.get("mode") == "url":
         page_facts(key, params.get("url"))
 
@@ -96,6 +99,8 @@ def checked_answer(key: str, request: Mapping[str, Any], answer: Any) -> dict[st
     import mcp_types as types
 
     method = request["method"]
+    if type(answer) is types.ElicitResult and method == ELICIT and answer.meta is None:
+        return _elicited(key, request.get("params", {}), {"action": answer.action, "content": answer.content})
     if isinstance(answer, types.ErrorData):
         # "inputResponses" has no place for an error: the call cannot go on.
         raise CallbackFailed(key, method, answer.message)
@@ -130,16 +135,33 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
     content = answer.get("content")
     if not isinstance(content, Mapping | None):
         raise InvalidAnswer(key, "content must be an object")
-    check, defaults = _form_check(key, params)
-    whole = {**defaults, **(content or {})}
-    try:
-        check(whole)
-    except ValueError as error:
-        raise InvalidAnswer(key, str(error)) from None
+    form = _form(key, params)
+    whole = {**form.defaults, **(content or {})}
+    if not form.is_plainly_met(whole):
+        try:
+            form.check(whole)
+        except ValueError as error:
+            raise InvalidAnswer(key, str(error)) from None
     return {**answer, "content": whole}
 
 
-def _form_check(key: str, params: Mapping[str, Any]) -> tuple[Check, Mapping[str, Any]]:
+class _Form(NamedTuple):
+    """A form's schema, ready to be held against answers. `plain` are the properties of which only the type matters."""
+
+    check: Check
+    defaults: Mapping[str, Any]
+    plain: Mapping[str, type]
+    required: frozenset[str]
+
+    def is_plainly_met(self, content: Mapping[str, Any]) -> bool:
+        """Whether content fits so obviously that the whole schema need not be asked."""
+        plain = self.plain
+        return self.required <= content.keys() and all(
+            type(value) is plain.get(name) for name, value in content.items()
+        )
+
+
+def _form(key: str, params: Mapping[str, Any]) -> _Form:
     schema = params.get("requestedSchema")
     if not isinstance(schema, Mapping):
         raise MalformedQuestion(key, "it has no schema for its answer")
@@ -152,15 +174,24 @@ def _form_check(key: str, params: Mapping[str, Any]) -> tuple[Check, Mapping[str
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: bytes) -> tuple[Check, Mapping[str, Any]]:
+def _compiled(text: bytes) -> _Form:
     schema = decode(text)
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, dict):
         raise ValueError("a form is an object with properties")
     check = check_for_peers(schema)
-    return check, {
-        name: part["default"] for name, part in properties.items() if isinstance(part, dict) and "default" in part
-    }
+    parts = {name: part for name, part in properties.items() if isinstance(part, dict)}
+    defaults = {name: part["default"] for name, part in parts.items() if "default" in part}
+    plain = (
+        {}
+        if schema.keys() - _FORM_WORDS
+        else {
+            name: _TYPES[part["type"]]
+            for name, part in parts.items()
+            if not part.keys() - _TYPE_WORDS and part.get("type") in _TYPES
+        }
+    )
+    return _Form(check, defaults, plain, frozenset(schema.get("required", ())))
 
 
 def page_facts(key: str, url: Any) -> tuple[str, str, tuple[str, ...]]:

@@ -5,15 +5,14 @@ connections: no cookies, no credentials of the environment, and no redirect to a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from .._json import decode
 from .._messages import Incoming, Notified, Outgoing
 from ..errors import ConnectionLost, InvalidReply, RedirectRefused, UnexpectedStatus
-from .authorizing import Auth, Posted, authorized
+from .authorizing import Auth, authorized
 from .sse import Events
 
 if TYPE_CHECKING:
@@ -76,41 +75,33 @@ class HTTP:
 
     async def exchange(self, request: Outgoing, notified: Notified) -> Incoming:
         """POST the request and wait for its reply."""
-        headers = {**self._headers, **request.headers}
-        try:
-            async with self._posted(headers, request.body) as (response, content):
-                kind = response.content_type
-                if kind == "text/event-stream" and response.status < 300 and content is None:
-                    return await self._stream(response, notified)
-                return _read(response, kind, await self._body(response) if content is None else content)
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise _lost(error) from error
-
-    @asynccontextmanager
-    async def _posted(self, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
         import aiohttp
 
-        url = self.url
+        headers, url = {**self._headers, **request.headers}, self.url
         try:
             for _ in range(_MOST_REDIRECTS + 1):
-                async with self._sent(url, headers, body) as posted:
-                    if posted.response.status not in _REDIRECTS:
-                        yield posted
-                        return
-                    url = self._followed(url, posted.response)
-            raise RedirectRefused(posted.response.status, url)
-        except aiohttp.ClientError as error:
+                async with self._sent(url, headers, request.body) as sent:
+                    response, content = (sent, None) if self._auth is None else sent
+                    if response.status not in _REDIRECTS:
+                        return await self._received(response, content, notified)
+                    url = self._followed(url, response)
+            raise RedirectRefused(response.status, url)
+        except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             raise _lost(error) from error
 
-    @asynccontextmanager
-    async def _sent(self, url: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
-        if self._auth is None:
-            options: Any = {"headers": headers, "allow_redirects": False, "proxy": self._proxy}
-            async with self._session.post(url, data=body, **options) as response:
-                yield Posted(response)
-            return
-        async with authorized(self._auth, self._session, self._proxy, url, headers, body) as posted:
-            yield posted
+    def _sent(self, url: str, headers: dict[str, str], body: bytes) -> Any:
+        """The request on its way: a context of the response, or of what an authorization flow got of it."""
+        if self._auth is not None:
+            return authorized(self._auth, self._session, self._proxy, url, headers, body)
+        return self._session.post(url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy)
+
+    async def _received(
+        self, response: "aiohttp.ClientResponse", content: bytes | None, notified: Notified
+    ) -> Incoming:
+        kind = response.content_type
+        if kind == "text/event-stream" and response.status < 300 and content is None:
+            return await self._stream(response, notified)
+        return _read(response, kind, await self._body(response) if content is None else content)
 
     def _followed(self, url: str, response: "aiohttp.ClientResponse") -> str:
         """Where a redirect leads; only the same request, to the same origin, is sent again."""
