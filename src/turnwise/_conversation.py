@@ -29,8 +29,9 @@ from .errors import (
     UnsupportedVersion,
 )
 
-Callback = Callable[..., Awaitable[Any]]
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+Callback = Callable[..., Any]
+"""A function of either colour."""
+Progress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 AnswerOrder = Literal["together", "one-by-one"]
 T = TypeVar("T")
 
@@ -259,7 +260,9 @@ class Conversation:
         key, method = asking.key, request["method"]
         typed = callback_params(key, request)
         try:
-            answer = await (callback(asking) if method == ROOTS else callback(asking, typed))
+            answer = callback(asking) if method == ROOTS else callback(asking, typed)
+            if hasattr(answer, "__await__"):
+                answer = await answer
         except TurnwiseError:
             raise
         except Exception as error:
@@ -275,7 +278,7 @@ class Conversation:
             try:
                 match message.get("method"):
                     case "notifications/progress" if progress is not None:
-                        await progress(float(params["progress"]), params.get("total"), params.get("message"))
+                        await _called(progress, float(params["progress"]), params.get("total"), params.get("message"))
                     case "notifications/message" if self.manners.logging_callback is not None:
                         await self._logged(params)
                     case _:
@@ -289,7 +292,7 @@ class Conversation:
         from mcp_types import LoggingMessageNotificationParams
 
         if self.manners.logging_callback is not None:
-            await self.manners.logging_callback(LoggingMessageNotificationParams.model_validate(params))
+            await _called(self.manners.logging_callback, LoggingMessageNotificationParams.model_validate(params))
 
 
 class Begun(Generic[T]):
@@ -326,6 +329,12 @@ class Begun(Generic[T]):
                 return
 
 
+async def _called(callback: Callable[..., Any], *args: Any) -> None:
+    result = callback(*args)
+    if hasattr(result, "__await__"):
+        await result
+
+
 def _method(key: str, request: Any) -> str:
     """The method of a question that can be asked."""
     check_question(key, request)
@@ -336,7 +345,7 @@ def _method(key: str, request: Any) -> str:
 def _asking(
     key: str, request: Mapping[str, Any], number: int, method: str, params: Mapping[str, Any], server: str | None
 ) -> Asking:
-    asking = Asking(key, method, params[TARGETS[method]], params.get("arguments", {}), number, server)
+    asking = Asking(key, method, params[TARGETS[method]], params.get("arguments", {}), number + 1, server)
     asked = request.get("params", {})
     if request["method"] != ELICIT or asked.get("mode") != "url":
         return asking

@@ -14,6 +14,7 @@ from .errors import MCPError, TooManyRounds, UnknownResultType
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.25
 INVALID_PARAMS = -32602
+STALE = "invalid_request_state"
 
 
 class Attempt(NamedTuple):
@@ -73,7 +74,7 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
             try:
                 result = yield Attempt(attempt)
             except MCPError as refused:
-                if not restart or "requestState" not in attempt or refused.code != INVALID_PARAMS:
+                if not restart or "requestState" not in attempt or not _is_stale(refused):
                     raise
                 restart, attempt, reusable, given = False, dict(params), given, []
                 continue
@@ -82,6 +83,8 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
             return result
         if kind != "input_required":
             raise UnknownResultType(kind)
+        if number == max_rounds:
+            break
         attempt, state = dict(params), result.get("requestState")
         if requests := result.get("inputRequests"):
             answers = yield Questions(requests, _known(requests, reusable), state, number, tuple(given))
@@ -94,6 +97,16 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
             attempt["requestState"] = state
         result = None
     raise TooManyRounds(max_rounds)
+
+
+def _is_stale(error: MCPError) -> bool:
+    """Whether a server refuses the state of a retry, rather than what was asked of it. The protocol has no code for
+    that; servers say it in the error's data or its text.
+    """
+    reason = error.data.get("reason") if isinstance(error.data, dict) else None
+    return error.code == INVALID_PARAMS and (
+        reason == STALE or "requeststate" in error.message.lower().replace(" ", "")
+    )
 
 
 def _asked(held: Held) -> dict[str, Any]:

@@ -5,6 +5,7 @@ connections: no cookies, no credentials of the environment, and no redirect to a
 """
 
 import asyncio
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import aiohttp
 
 CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 4.0
+"""For how long a connection is used again. Servers close theirs after five; who is later loses a request."""
+LARGE_BODY = 512 * 1024
 LARGEST_REPLY = 64 * 1024 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 3
@@ -53,13 +57,14 @@ class HTTP:
         self._proxy = proxy
         self._largest = largest_reply
         self._session: Any = None
+        self._streams: set[aiohttp.ClientResponse] = set()
 
     async def open(self) -> None:
         """Make the pool of connections; none is opened yet."""
         import aiohttp
 
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=self._ssl or True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._ssl or True, keepalive_timeout=IDLE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS),
             raise_for_status=False,
@@ -69,7 +74,11 @@ class HTTP:
         )
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections; who still reads a stream gets ConnectionLost."""
+        import aiohttp
+
+        for response in self._streams:
+            response.content.set_exception(aiohttp.ClientConnectionError("the client was closed"))
         if self._session is not None:
             await self._session.close()
 
@@ -93,14 +102,19 @@ class HTTP:
         """The request on its way: a context of the response, or of what an authorization flow got of it."""
         if self._auth is not None:
             return authorized(self._auth, self._session, self._proxy, url, headers, body)
-        return self._session.post(url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy)
+        data: Any = body if len(body) < LARGE_BODY else io.BytesIO(body)
+        return self._session.post(url, data=data, headers=headers, allow_redirects=False, proxy=self._proxy)
 
     async def _received(
         self, response: "aiohttp.ClientResponse", content: bytes | None, notified: Notified
     ) -> Incoming:
         kind = response.content_type
         if kind == "text/event-stream" and response.status < 300 and content is None:
-            return await self._stream(response, notified)
+            self._streams.add(response)
+            try:
+                return await self._stream(response, notified)
+            finally:
+                self._streams.discard(response)
         return _read(response, kind, await self._body(response) if content is None else content)
 
     def _followed(self, url: str, response: "aiohttp.ClientResponse") -> str:
