@@ -9,13 +9,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from . import _pending
+from ._bus import Change
 from ._driver import Attempt, Drive, Pause, Questions, drive
 from ._messages import Channel, Done, Incoming, Notified
 from ._pending import Pending
-from .dialects.answering import Asking, callback_params, check_question, checked_answer, page_facts
+from .dialects.answering import Asking, check_question, checked_answer, page_facts
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, LISTS, ROOTS, TARGETS
 from .errors import (
@@ -75,6 +77,8 @@ class Conversation:
     channel: Channel
     caller: Caller
     manners: Manners
+    on_change: Callable[[Change], None]
+    """Who is told that something known has changed."""
 
     async def request(
         self,
@@ -122,6 +126,7 @@ class Conversation:
                 raise UnsupportedVersion(self.caller.version, versions) from error
             return True
         if error.code == HEADER_MISMATCH and method == "tools/call":
+            self.on_change(Change("tools"))
             async for _ in self.pages("tools/list"):
                 pass
             return True
@@ -216,10 +221,12 @@ class Conversation:
         """The answers that are there, and those that callbacks give; a person's are missing."""
         known = {**pending.answers, **step.known}
         callbacks = self.manners.callbacks
+        for key, request in step.requests.items():
+            check_question(key, request)
         own = {
             key: request
             for key, request in step.requests.items()
-            if key not in known and _method(key, request) in callbacks
+            if key not in known and request["method"] in callbacks
         }
         asked = step._replace(requests=own, known={})
         return {**known, **await self._answers(asked, pending.method, pending.params, callbacks)}
@@ -227,47 +234,28 @@ class Conversation:
     async def _answers(
         self, step: Questions, method: str, params: Mapping[str, Any], callbacks: Mapping[str, Callback]
     ) -> dict[str, Any]:
-        """An answer to every question of a round, each asked once."""
-        waiting: list[tuple[str, Coroutine[Any, Any, Any]]] = []
-        for key, request in step.requests.items():
-            if key in step.known:
-                continue
-            if (callback := callbacks.get(_method(key, request))) is None:
+        """An answer to every question of a round, each asked once; nobody is asked where one cannot be."""
+        asked = {key: request for key, request in step.requests.items() if key not in step.known}
+        typed = {key: check_question(key, request) for key, request in asked.items()}
+        for key, request in asked.items():
+            if request["method"] not in callbacks:
                 raise Unanswerable(key, request["method"])
+        answers = {}
+        for key, request in asked.items():
             asking = _asking(key, request, step.round, method, params, self.manners.server)
-            waiting.append((key, self._answer(callback, asking, request)))
-        if len(waiting) == 1:
-            return {**step.known, waiting[0][0]: await waiting[0][1]}
-        try:
-            answers = await self._gathered([answer for _, answer in waiting])
-        finally:
-            for _, answer in waiting:
-                answer.close()
-        return {**step.known, **dict(zip((key for key, _ in waiting), answers, strict=True))}
+            answers[key] = partial(_answer, callbacks[request["method"]], asking, request, typed[key])
+        return {**step.known, **dict(zip(asked, await self._gathered([*answers.values()]), strict=True))}
 
-    async def _gathered(self, waiting: list[Any]) -> list[Any]:
+    async def _gathered(self, waiting: list[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         if len(waiting) < 2 or self.manners.answer_order == "one-by-one":
-            return [await answer for answer in waiting]
-        tasks = [asyncio.ensure_future(answer) for answer in waiting]
+            return [await answer() for answer in waiting]
+        tasks = [asyncio.ensure_future(answer()) for answer in waiting]
         try:
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-
-    async def _answer(self, callback: Callback, asking: Asking, request: Mapping[str, Any]) -> dict[str, Any]:
-        key, method = asking.key, request["method"]
-        typed = callback_params(key, request)
-        try:
-            answer = callback(asking) if method == ROOTS else callback(asking, typed)
-            if hasattr(answer, "__await__"):
-                answer = await answer
-        except TurnwiseError:
-            raise
-        except Exception as error:
-            raise CallbackFailed(key, method, f"{type(error).__name__}: {error}") from error
-        return checked_answer(key, request, answer)
 
     def _notified(self, progress: Progress | None) -> Notified:
         """Who hears what a server says while it works."""
@@ -335,11 +323,17 @@ async def _called(callback: Callable[..., Any], *args: Any) -> None:
         await result
 
 
-def _method(key: str, request: Any) -> str:
-    """The method of a question that can be asked."""
-    check_question(key, request)
-    method: str = request["method"]
-    return method
+async def _answer(callback: Callback, asking: Asking, request: Mapping[str, Any], typed: Any) -> dict[str, Any]:
+    key, method = asking.key, request["method"]
+    try:
+        answer = callback(asking) if method == ROOTS else callback(asking, typed)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+    except TurnwiseError:
+        raise
+    except Exception as error:
+        raise CallbackFailed(key, method, f"{type(error).__name__}: {error}") from error
+    return checked_answer(key, request, answer)
 
 
 def _asking(

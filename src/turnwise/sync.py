@@ -5,7 +5,10 @@ is going on. Where an event loop runs already, use `Client`.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from typing_extensions import Unpack
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 T = TypeVar("T")
+_ASKED = ("elicitation_callback", "sampling_callback", "list_roots_callback")
 
 
 class SyncClient:
@@ -30,11 +34,17 @@ class SyncClient:
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
-        self._client = Client(target, **options)
+        given: Any = dict(options)
+        for name in _ASKED:
+            if given.get(name) is not None:
+                given[name] = _interruptible(given[name])
+        self._client = Client(target, **given)
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
         _refuse_loops()
+        if self._runner is not None:
+            raise CallerError("this client is open already; one `with` at a time")
         self._runner = asyncio.Runner()
         try:
             self._run(self._client.__aenter__())
@@ -56,6 +66,11 @@ class SyncClient:
         if self._runner is None:
             work.close()
             raise CallerError("this client is not open: use it inside `with SyncClient(...) as client`")
+        try:
+            _refuse_loops()
+        except CallerError:
+            work.close()
+            raise
         return self._runner.run(work)
 
     @property
@@ -183,6 +198,24 @@ class SyncClient:
 
         while (entry := self._run(following())) is not end:
             yield entry
+
+
+def _interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but Ctrl-C reaches a function that waits for a person; the loop would only note it for later."""
+
+    def call(*args: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            return callback(*args)
+        handler = signal.getsignal(signal.SIGINT)
+        if not isinstance(handler, partial):  # Not the loop's, so it is the script's own.
+            return callback(*args)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return callback(*args)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+
+    return call
 
 
 def _refuse_loops() -> None:

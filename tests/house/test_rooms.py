@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 ROOMS = [
     {"errors", "_json"},
     {"_messages"},
-    {"_sealed"},
+    {"_sealed", "_sqlite"},
     {"_ledger"},
     {"_rounds", "_bus", "_templates", "_schemas"},
     {"_driver", "_calling"},

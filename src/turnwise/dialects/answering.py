@@ -4,6 +4,7 @@ A question comes from a peer: it is held against the official types before anybo
 once. An answer is completed with the schema's defaults and checked before it is sent.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -47,31 +48,28 @@ class Asking:
     warnings: tuple[str, ...] = ()
 
 
-def check_question(key: str, request: Any) -> None:
-    """UnknownInputRequest or MalformedQuestion where a request cannot be put to anybody."""
+def check_question(key: str, request: Any) -> Any:
+    """The official type of a question's parameters, None for roots; UnknownInputRequest or MalformedQuestion where a
+    request cannot be put to anybody.
+    """
+    import mcp_types as types
+
     method = request.get("method") if isinstance(request, Mapping) else None
     if method not in (ELICIT, SAMPLE, ROOTS):
         raise UnknownInputRequest(key, method)
     params = request.get("params", {})
     if not isinstance(params, Mapping):
         raise MalformedQuestion(key, "its params are no object")
-    if method == ELICIT and params.get("mode", "form") == "form":
-        _form(key, params)
-    elif method == ELICIT and params.get("mode") == "url":
-        page_facts(key, params.get("url"))
-
-
-def callback_params(key: str, request: Mapping[str, Any]) -> Any:
-    """The official type of a question's parameters; None for roots, which have none."""
-    import mcp_types as types
-
-    method, params = request["method"], request.get("params", {})
     if method == ROOTS:
         return None
     kind: type[BaseModel] = types.CreateMessageRequestParams
     if method == ELICIT:
         mode = params.get("mode", "form")
-        if mode not in ("form", "url"):
+        if mode == "url":
+            page_facts(key, params.get("url"))
+        elif mode == "form":
+            _form(key, params)
+        else:
             raise MalformedQuestion(key, f"its mode is {mode!r}")
         kind = types.ElicitRequestURLParams if mode == "url" else types.ElicitRequestFormParams
     try:
@@ -85,7 +83,6 @@ def typed_question(key: str, request: Mapping[str, Any]) -> "InputRequest":
     import mcp_types as types
 
     check_question(key, request)
-    callback_params(key, request)
     kinds: dict[str, type[BaseModel]] = {
         ELICIT: types.ElicitRequest,
         SAMPLE: types.CreateMessageRequest,
@@ -136,7 +133,7 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
     if not isinstance(content, Mapping | None):
         raise InvalidAnswer(key, "content must be an object")
     form = _form(key, params)
-    whole = {**form.defaults, **(content or {})}
+    whole = {**copy.deepcopy(form.defaults), **(content or {})} if form.defaults else dict(content or {})
     if not form.is_plainly_met(whole):
         try:
             form.check(whole)
@@ -165,9 +162,9 @@ def _form(key: str, params: Mapping[str, Any]) -> _Form:
     schema = params.get("requestedSchema")
     if not isinstance(schema, Mapping):
         raise MalformedQuestion(key, "it has no schema for its answer")
-    if len(text := encode(schema)) > LARGEST_SCHEMA:
-        raise MalformedQuestion(key, f"its schema has {len(text)} bytes; at most {LARGEST_SCHEMA} are taken")
     try:
+        if len(text := encode(schema)) > LARGEST_SCHEMA:
+            raise ValueError(f"it has {len(text)} bytes, and at most {LARGEST_SCHEMA} are taken")
         return _compiled(text)
     except ValueError as error:
         raise MalformedQuestion(key, f"its schema is none: {error}") from None
@@ -188,7 +185,7 @@ def _compiled(text: bytes) -> _Form:
         else {
             name: _TYPES[part["type"]]
             for name, part in parts.items()
-            if not part.keys() - _TYPE_WORDS and part.get("type") in _TYPES
+            if not part.keys() - _TYPE_WORDS and isinstance(part.get("type"), str) and part["type"] in _TYPES
         }
     )
     return _Form(check, defaults, plain, frozenset(schema.get("required", ())))

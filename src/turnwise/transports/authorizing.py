@@ -4,11 +4,12 @@ The official SDK's OAuth provider is one. The requests that it makes on the way 
 where it says, with nothing of ours; the request that it authorizes goes to the server alone.
 """
 
+import io
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import AuthorizationFailed, InvalidReply, TurnwiseError
+from ..errors import AuthorizationFailed, ConnectionLost, InvalidReply, TurnwiseError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -34,11 +35,30 @@ class Posted(NamedTuple):
     content: bytes | None = None
 
 
+class Line(NamedTuple):
+    """What requests go over, and how large the reply to our own may be."""
+
+    session: "aiohttp.ClientSession"
+    proxy: str | None
+    largest: int
+
+    def send(self, request: "httpx2.Request") -> Any:
+        """The request on its way."""
+        headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+        return self.session.request(
+            request.method,
+            str(request.url),
+            headers=headers,
+            data=io.BytesIO(request.content) if request.content else None,
+            allow_redirects=False,
+            proxy=self.proxy,
+        )
+
+
 @asynccontextmanager
-async def authorized(
-    auth: Auth, session: "aiohttp.ClientSession", proxy: str | None, url: str, headers: dict[str, str], body: bytes
-) -> AsyncIterator[Posted]:
+async def authorized(auth: Auth, line: Line, url: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
     """The response to a POST, after as many exchanges as the flow wants."""
+    import aiohttp
     import httpx2
 
     own = httpx2.Request("POST", url, headers=headers, content=body)
@@ -48,10 +68,15 @@ async def authorized(
         responses.push_async_callback(flow.aclose)
         wanted = await _next(anext(flow))
         while wanted is not None:
-            response = await responses.enter_async_context(_send(session, proxy, wanted))
-            told = _told(response, wanted)
+            is_own = wanted is own or (wanted.method, wanted.url, wanted.content) == ("POST", own.url, body)
+            try:
+                response = await responses.enter_async_context(line.send(wanted))
+            except aiohttp.ClientConnectorError as error:
+                # Our own request may have been served before: then it is not to be sent once more.
+                raise ConnectionLost(f"the server cannot be reached: {error}", sent=posted is not None) from error
+            told = _told(response, wanted, line.largest if is_own else LARGEST_ANSWER)
             following = await _next(flow.asend(told))
-            if wanted is own:
+            if is_own:
                 posted = Posted(response, told.content if told.is_closed else None)
             wanted = following
         if posted is None:
@@ -61,24 +86,19 @@ async def authorized(
 
 async def _next(step: Awaitable[Any]) -> Any:
     """What the flow wants to send next; None at its end."""
+    import aiohttp
+
     try:
         return await step
     except StopAsyncIteration:
         return None
-    except (TurnwiseError, OSError):
+    except (TurnwiseError, aiohttp.ClientError):
         raise
     except Exception as error:
         raise AuthorizationFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _send(session: "aiohttp.ClientSession", proxy: str | None, request: "httpx2.Request") -> Any:
-    headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
-    return session.request(
-        request.method, str(request.url), headers=headers, data=request.content, allow_redirects=False, proxy=proxy
-    )
-
-
-def _told(response: "aiohttp.ClientResponse", request: "httpx2.Request") -> "httpx2.Response":
+def _told(response: "aiohttp.ClientResponse", request: "httpx2.Request", largest: int) -> "httpx2.Response":
     """The response as the flow knows it, with a body that is read when the flow does: most are left to the caller.
     Whether a redirect is followed is the flow's own business.
     """
@@ -89,14 +109,15 @@ def _told(response: "aiohttp.ClientResponse", request: "httpx2.Request") -> "htt
             size = 0
             async for chunk in response.content.iter_any():
                 size += len(chunk)
-                if size > LARGEST_ANSWER:
-                    raise InvalidReply(f"an answer of the authorization flow has more than {LARGEST_ANSWER} bytes")
+                if size > largest:
+                    raise InvalidReply(f"a reply under authorization has more than {largest} bytes")
                 yield chunk
 
     headers = [(name, value) for name, value in response.headers.items() if name.lower() not in _FRAMING]
     told = httpx2.Response(response.status, headers=headers, stream=Body(), request=request)
     if told.has_redirect_location and (request.method == "GET" or response.status in (307, 308)):
-        target = request.url.join(told.headers["location"])
         plain = {name: value for name, value in request.headers.items() if name not in _CREDENTIALS}
-        told.next_request = httpx2.Request(request.method, target, headers=plain, content=request.content)
+        with suppress(httpx2.InvalidURL, ValueError):
+            target = request.url.join(told.headers["location"])
+            told.next_request = httpx2.Request(request.method, target, headers=plain, content=request.content)
     return told

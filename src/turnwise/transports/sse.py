@@ -8,12 +8,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Events:
-    """One stream. Only `data` matters here: types, ids and comments are passed over."""
+    """One stream. Only the data of messages matters: other kinds of events, ids and comments are passed over."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
         self._line = bytearray()
         self._data: list[bytes] = []
+        self._kind = b""
         self._size = 0
         self._is_first = True
         self._after_return = False
@@ -22,6 +23,7 @@ class Events:
         """The events that end in this chunk. A line ends with a line feed, a carriage return, or both."""
         if self._after_return and chunk.startswith(b"\n"):
             chunk = chunk[1:]
+            self._after_return = False
         if not chunk:
             return
         self._after_return = chunk.endswith(b"\r")
@@ -38,9 +40,11 @@ class Events:
             self._is_first, line = False, line.removeprefix(_BOM)
         name, _, value = line.partition(b":")
         if not line:
-            if self._data:
+            if any(self._data) and self._kind in (b"", b"message"):
                 yield b"\n".join(self._data)
-            self._data, self._size = [], 0
+            self._data, self._size, self._kind = [], 0, b""
+        elif name == b"event":
+            self._kind = value.removeprefix(b" ")
         elif name == b"data":
             self._data.append(value.removeprefix(b" "))
             self._size += len(line)

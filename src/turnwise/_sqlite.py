@@ -1,0 +1,66 @@
+"""SQLite for several processes on one machine: one connection, one transaction at a time, off the event loop."""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from .errors import CallerError
+
+T = TypeVar("T")
+
+BUSY_SECONDS = 30.0
+
+
+class Database:
+    """A file that only its owner may read, made when it is first used."""
+
+    def __init__(self, path: str | Path, schema: str) -> None:
+        self.path = Path(path)
+        self._schema = schema
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """One transaction, in a thread: all of it, or nothing. CallerError where the file cannot be used."""
+
+        def run() -> T:
+            with self._lock:
+                try:
+                    self._connection = self._connection or self._open()
+                    with self._connection:
+                        self._connection.execute("BEGIN IMMEDIATE")
+                        return work(self._connection)
+                except (sqlite3.Error, OSError) as error:
+                    raise CallerError(f"the store {self.path} cannot be used: {error}") from error
+
+        return await asyncio.to_thread(run)
+
+    async def aclose(self) -> None:
+        """Close the file. It is opened again by the next use."""
+
+        def close() -> None:
+            with self._lock:
+                if self._connection is not None:
+                    self._connection.close()
+                self._connection = None
+
+        await asyncio.to_thread(close)
+
+    def _open(self) -> sqlite3.Connection:
+        if str(self.path) != ":memory:":
+            with closing(open(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "rb")):
+                pass
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(self._schema)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
