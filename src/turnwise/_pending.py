@@ -35,11 +35,11 @@ class Pending:
     method: str
     params: Mapping[str, Any]
     requests: Mapping[str, Any]
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict, repr=False)
     state: str | None = field(default=None, repr=False)
     round: int = 0
-    given: tuple[Given, ...] = ()
-    reusable: tuple[Given, ...] = ()
+    given: tuple[Given, ...] = field(default=(), repr=False)
+    reusable: tuple[Given, ...] = field(default=(), repr=False)
     began: float
     asked: float
     revision: int = 0

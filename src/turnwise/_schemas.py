@@ -47,7 +47,13 @@ def check_for_peers(schema: Mapping[str, Any]) -> Check:
 
     Patterns run in linear time, and those that cannot are left to the peer; a check that takes too long is given up.
     """
-    return _check(_cautious(), _tamed(schema), _formats())
+    import jsonschema
+
+    unknown: Any = None
+    kind = jsonschema.validators.validator_for(schema, default=unknown)
+    if kind is None and "$schema" in schema:
+        raise ValueError(f"this dialect of JSON Schema is not supported: {schema['$schema']}")
+    return _check(_cautious(kind or jsonschema.Draft202012Validator), _tamed(schema), _formats())
 
 
 def _tamed(node: Any) -> Any:
@@ -92,14 +98,14 @@ def _check(kind: Any, schema: Mapping[str, Any], formats: Any = None) -> Check:
     return check
 
 
-@lru_cache(maxsize=1)
-def _cautious() -> Any:
+@lru_cache(maxsize=16)
+def _cautious(kind: Any) -> Any:
+    """A dialect of JSON Schema whose rules cannot be made to take for ever."""
     import jsonschema
 
-    known = jsonschema.Draft202012Validator.VALIDATORS
-    rules: dict[str, Any] = {**known, "pattern": _linear_pattern, "uniqueItems": _different}
+    rules: dict[str, Any] = {**kind.VALIDATORS, "pattern": _linear_pattern, "uniqueItems": _different}
     extend: Any = jsonschema.validators.extend
-    return extend(jsonschema.Draft202012Validator, {name: _counted(rule) for name, rule in rules.items()})
+    return extend(kind, {name: _counted(rule) for name, rule in rules.items()})
 
 
 def _counted(rule: Any) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -57,10 +58,23 @@ class Database:
                 pass
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _log_ahead(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(self._schema)
         except sqlite3.Error:
             connection.close()
             raise
         return connection
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Switch to write-ahead logging: the one statement that does not wait while others do the same."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.005)

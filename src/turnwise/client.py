@@ -5,6 +5,7 @@ no web framework, and servers only by what they answer.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -31,6 +32,10 @@ from .transports.process import Process
 if TYPE_CHECKING:
     import mcp_types as types
 
+log = logging.getLogger("turnwise.client")
+
+PROBE_SECONDS = 60.0
+"""How long a server may take to say who it is: it may only be starting, and an older one may never answer."""
 CLAIM_SECONDS = 30.0
 """For how long a call that is being carried on stays with a process that no longer says so."""
 _FORGOTTEN = {
@@ -88,7 +93,8 @@ class Client:
     async def _negotiate(self) -> None:
         """Ask the server who it is. What answers with neither a result nor an error of this version is older."""
         try:
-            await self.discover()
+            limit = self._conversation.manners.request_seconds
+            await self._discover(PROBE_SECONDS if limit is None else min(limit, PROBE_SECONDS))
         except MCPError as error:
             if error.code in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
                 raise
@@ -125,7 +131,10 @@ class Client:
 
     async def discover(self) -> "types.DiscoverResult":
         """Ask the server who it is and what it offers."""
-        result = await self._fetch("server/discover", {}, Wishes())
+        return await self._discover(None)
+
+    async def _discover(self, seconds: float | None) -> "types.DiscoverResult":
+        result = await self._fetch("server/discover", {}, Wishes(request_seconds=seconds))
         calling.check_versions(result)
         self._discovered = result
         return cast("types.DiscoverResult", calling.typed("server/discover", result))
@@ -259,10 +268,9 @@ class Client:
         if answered.unanswered:
             return answered
         wishes = _connecting.wishes(options)
-        if self._store is None:
-            outcome = await self._open.carry_on(answered, wishes)
-        else:
-            outcome = await self._carry_on_stored(self._store, answered.id, wishes)
+        if self._store is not None:
+            return await self._carry_on_stored(self._store, answered.id, wishes)
+        outcome = await self._open.carry_on(answered, wishes)
         return self._shown(outcome, answered.method, answered.params)
 
     async def _answered(self, store: PendingStore, pending: Pending | str, answers: Mapping[str, Any]) -> Pending:
@@ -276,23 +284,22 @@ class Client:
         self._check_server(stored)
         return await store.answer(stored.id, answers, round=number) if answers else stored
 
-    async def _carry_on_stored(
-        self, store: PendingStore, pending_id: str, wishes: Wishes
-    ) -> Done[dict[str, Any]] | Pending:
+    async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Done[Any] | Pending:
         claimed = await store.claim(pending_id, CLAIM_SECONDS)
         renewing = asyncio.create_task(_renewed(store, claimed))
         try:
             outcome = await self._open.carry_on(claimed, wishes)
+            shown = self._shown(outcome, claimed.method, claimed.params)
         except BaseException:
             await store.keep(claimed)
             raise
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
-        if isinstance(outcome, Pending):
-            return await store.keep(outcome)
+        if isinstance(shown, Pending):
+            return await store.keep(shown)
         await store.forget(pending_id)
-        return outcome
+        return shown
 
     def _check_server(self, pending: Pending) -> None:
         """A call and its state belong to the server that asked. A command may be spelled otherwise elsewhere."""
@@ -323,7 +330,13 @@ class Client:
 
     async def _page(self, method: str, cursor: str | None) -> Any:
         params = {} if cursor is None else {"cursor": cursor}
-        return calling.typed(method, await self._fetch(method, params, Wishes()))
+        try:
+            return calling.typed(method, await self._fetch(method, params, Wishes()))
+        except MCPError:
+            # "If a cursor becomes invalid [...] the client SHOULD discard all cached pages"
+            if cursor is not None and self._cache is not None:
+                self._cache.forget(self._keys, method)
+            raise
 
     async def _entries(self, method: str) -> AsyncIterator[Any]:
         cursor: str | None = None
@@ -368,4 +381,8 @@ async def _renewed(store: PendingStore, claimed: Pending) -> None:
     """Keep a call for as long as it is carried on here."""
     while True:
         await asyncio.sleep(CLAIM_SECONDS / 3)
-        await store.renew(claimed, CLAIM_SECONDS)
+        try:
+            await store.renew(claimed, CLAIM_SECONDS)
+        except CallerError as error:
+            log.warning("call %s may be carried on by another process as well: %s", claimed.id, error)
+            return

@@ -213,7 +213,7 @@ def _lost(error: BaseException) -> ConnectionLost:
     import aiohttp
 
     unsent = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-    reason = str(error) or type(error).__name__
+    reason = re.sub(r" ssl:\S+", "", str(error)) or type(error).__name__
     if isinstance(error, unsent):
         return ConnectionLost(f"the server cannot be reached: {reason}", sent=False)
     return ConnectionLost(f"the connection broke before the reply was complete: {reason}", sent=True)
