@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.machine import on_core
 from bench.wire import Phrasebook, WrongReply, reply_body
@@ -25,7 +26,7 @@ class NotServing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A row of the benchmark: a server module, its arguments, and its loads (all, if none are named)."""
+    """A row of the benchmark: a server or client module, its arguments, and its loads (all, if none are named)."""
 
     name: str
     module: str
@@ -61,7 +62,7 @@ def start(spec: Spec, core: int) -> Server:
     return Server(spec, process, port, time.perf_counter() - began)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[Any]) -> None:
     process.terminate()
     try:
         process.wait(timeout=5)

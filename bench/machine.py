@@ -22,6 +22,8 @@ LIBRARIES = (
     "uvloop",
     "httptools",
     "h11",
+    "httpx2",
+    "aiohttp",
 )
 
 

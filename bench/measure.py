@@ -1,21 +1,19 @@
-"""One repeat of the benchmark: servers started, loads put on them in turns, figures by name.
+"""One repeat of the servers: started, loads put on them in turns, figures by name; and what a turn in quiet is.
 
-A turn during which the machine was disturbed says little about the server and is taken again. Disturbance is
+A turn during which the machine was disturbed says little about the row and is taken again. Disturbance is
 what other processes used of the two cores, or how much slower a fixed piece of work ran just before and after;
-what the server achieved is never a reason.
+what the row achieved is never a reason.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 
 from bench.fleet import Server, Spec, start
 from bench.load import LOADS, Load, run_load
 from bench.machine import Yardstick, busy_seconds, cpu_seconds, resident_mb
-from bench.report import QUIET, medians
-
-Rows = dict[str, dict[str, float]]
+from bench.report import QUIET, Rows, medians
 
 WARM_UP = 0.3
 TURNS = 4
@@ -78,17 +76,21 @@ def _go_round(bench: Bench, servers: Sequence[Server], load: Load) -> Rows:
 
 
 def _turn(bench: Bench, server: Server, load: Load) -> dict[str, float]:
-    """A turn in quiet, or the quietest of several."""
+    figures = in_quiet(bench, lambda: _measure(bench, server, load))
+    return {f"{load.name}.{name}": value for name, value in figures.items()}
+
+
+def in_quiet(bench: Bench, take: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """A turn in quiet, or the quietest of several; it says by `others_share` what else the cores did."""
     taken: list[dict[str, float]] = []
     while len(taken) < bench.attempts:
         before = bench.yardstick.slowness()
-        figures = _measure(bench, server, load)
+        figures = take()
         disturbance = max(figures.pop("others_share"), before, bench.yardstick.slowness())
         taken.append({**figures, "disturbance": disturbance})
         if disturbance <= QUIET:
             break
-    quietest = min(taken, key=lambda figures: figures["disturbance"])
-    return {f"{load.name}.{name}": value for name, value in quietest.items()}
+    return min(taken, key=lambda figures: figures["disturbance"])
 
 
 def _measure(bench: Bench, server: Server, load: Load) -> dict[str, float]:

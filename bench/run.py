@@ -1,106 +1,77 @@
-"""The benchmark: each server on one core, the load generator on another, in turns, several times over.
+"""The benchmark: each side on one core, in turns, several times over; first the servers, then the clients.
 
-`python -m bench.run` prints the table and writes `bench/results.json`; `--check` makes a missed bar an error.
+`python -m bench.run` prints the tables and writes `bench/results.json`; `--check` makes a missed bar an error.
 """
 
 import argparse
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from bench import report
+from bench.clients_part import CLIENTS
 from bench.fleet import Spec
-from bench.machine import Yardstick, described, two_cores
-from bench.measure import Bench, Rows, repeat_once
+from bench.machine import Yardstick, on_core, two_cores
+from bench.measure import Bench
+from bench.part import Part
+from bench.report import Rows
+from bench.servers_part import SERVERS
 
 RESULTS = Path(__file__).parent / "results.json"
+PARTS = (SERVERS, CLIENTS)
 ATTEMPTS = 2
-SPECS = (
-    Spec("floor", "floor"),
-    Spec("mcp_returned", "mcp_returned"),
-    Spec("mcp_declared", "mcp_declared"),
-    Spec("mcp_returned_uvloop", "mcp_returned", ("--fast",)),
-    Spec("turnwise_inline", "turnwise_inline"),
-    Spec("turnwise_asgi", "turnwise_inline", ("--asgi",)),
-    Spec("turnwise_1_tool", "turnwise_inline", ("--tools", "1"), ("calls",)),
-    Spec("turnwise_300_tools", "turnwise_inline", ("--tools", "300"), ("calls",)),
-)
-
-
-def run_all(specs: Sequence[Spec], options: argparse.Namespace) -> list[Rows]:
-    """All repeats, each beginning with another server, after a start of each that fills the disk caches."""
-    cores = two_cores()
-    bench = Bench(*cores, options.seconds, 1 if options.quick else ATTEMPTS, Yardstick(cores))
-    os.sched_setaffinity(0, {bench.generator_core})
-    for spec in specs:
-        bench.start(spec).stop()
-    found = []
-    for number in range(options.repeats):
-        print(f"repeat {number + 1} of {options.repeats}", file=sys.stderr, flush=True)
-        turn = number % len(specs)
-        rows = repeat_once(bench, [*specs[turn:], *specs[:turn]])
-        found.append({spec.name: rows[spec.name] for spec in specs})
-    return found
-
-
-def write_results(repeats: Sequence[report.Repeat], seconds: float, path: Path) -> None:
-    ratios = report.spreads(repeats)
-    results = {
-        "ratios": {name: round(spread.median, 4) for name, spread in ratios.items()},
-        "spread": {name: [round(spread.least, 4), round(spread.most, 4)] for name, spread in ratios.items()},
-        "rows": rounded(report.medians(repeats)),
-        "settings": {"repeats": len(repeats), "seconds": seconds},
-        "machine": described(),
-    }
-    path.write_text(json.dumps(results, indent=2) + "\n")
-
-
-def rounded(rows: Rows) -> Rows:
-    return {name: {figure: round(value, 3) for figure, value in row.items()} for name, row in rows.items()}
+QUICK_REPEATS, QUICK_SECONDS = 2, 0.6
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Turnwise, the official SDK and a floor.")
     parser.add_argument("--quick", action="store_true", help="2 short repeats, to see that it runs")
-    parser.add_argument("--repeats", type=int, help="default 7")
-    parser.add_argument("--seconds", type=float, help="per server and load, default 2")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
+    parser.add_argument("--only", choices=[part.name for part in PARTS], help="one part, default both")
     parser.add_argument("--servers", help="comma-separated names of rows, default all")
+    parser.add_argument("--clients", help="comma-separated names of rows, default all")
+    parser.add_argument("--repeats", type=int, help="default 7 for servers, 5 for clients")
+    parser.add_argument("--seconds", type=float, help="per row and load, default 2 for servers, 0.6 for clients")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    options = parser.parse_args()
-    options.repeats = options.repeats or (2 if options.quick else 7)
-    options.seconds = options.seconds or (0.6 if options.quick else 2.0)
-    return options
+    return parser.parse_args()
 
 
-def chosen(names: str | None) -> list[Spec]:
-    if names is None:
-        return list(SPECS)
-    wanted = names.split(",")
-    unknown = set(wanted) - {spec.name for spec in SPECS}
-    if unknown:
-        sys.exit(f"No such rows: {', '.join(sorted(unknown))}")
-    return [spec for spec in SPECS if spec.name in wanted]
+def chosen(options: argparse.Namespace) -> list[tuple[Part, list[Spec]]]:
+    names = {"servers": options.servers, "clients": options.clients}
+    return [(part, part.chosen(names[part.name])) for part in PARTS if options.only in (None, part.name)]
+
+
+def run(part: Part, specs: Sequence[Spec], options: argparse.Namespace) -> list[Rows]:
+    """Measure a part, put it on record, show it."""
+    repeats, seconds = (QUICK_REPEATS, QUICK_SECONDS) if options.quick else (part.repeats, part.seconds)
+    cores, seconds = two_cores(), options.seconds or seconds
+    with on_core(cores[0]):
+        bench = Bench(*cores, seconds, 1 if options.quick else ATTEMPTS, Yardstick(cores))
+        found = part.measure(bench, specs, options.repeats or repeats)
+    write_results(part, part.results(found, seconds), options.out)
+    print(f"{part.shown(found)}\n", flush=True)
+    return found
+
+
+def write_results(part: Part, results: dict[str, object], path: Path) -> None:
+    """The servers are the file itself, the clients a section of it; what was not measured stays as it was."""
+    whole = json.loads(path.read_text()) if path.exists() else {}
+    whole |= results if part is SERVERS else {part.name: results}
+    path.write_text(json.dumps(whole, indent=2) + "\n")
 
 
 def main() -> int:
     options = parse_options()
-    specs = chosen(options.servers)
-    if any(spec.module.startswith("turnwise") for spec in specs) and find_spec("turnwise") is None:
-        sys.exit("turnwise is not importable: install it, or name other rows with --servers.")
+    parts = chosen(options)
+    modules = [spec.module for _, specs in parts for spec in specs]
+    if any(module.startswith("turnwise") for module in modules) and find_spec("turnwise") is None:
+        sys.exit("turnwise is not importable: install it, or name other rows with --servers and --clients.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    repeats = run_all(specs, options)
-    write_results(repeats, options.seconds, options.out)
-    ratios = report.spreads(repeats)
-    print(f"{report.table(report.medians(repeats))}\n\n{report.ratio_table(ratios)}")
-    for warning in report.warnings(repeats):
-        print(f"\n{warning}")
-    if options.check and (missed := report.failures(ratios)):
-        print(f"\nMissed: {', '.join(missed)}")
+    missed = [bar for part, specs in parts for bar in part.missed(run(part, specs, options))]
+    if options.check and missed:
+        print(f"Missed: {', '.join(missed)}")
         return 1
     return 0
 

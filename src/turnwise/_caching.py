@@ -38,9 +38,12 @@ class ResponseCache:
     def put(
         self, owner: Hashable, method: str, params: Mapping[str, Any], result: dict[str, Any], until: float
     ) -> None:
-        """Keep a result. `until` is the end of its freshness."""
+        """Keep a result. `until` is the end of its freshness. One that cannot be written as JSON is not kept."""
         key = (owner, method, _written(params))
-        self._kept[key] = (until, encode(result))
+        try:
+            self._kept[key] = (until, encode(result))
+        except (TypeError, ValueError):
+            return
         self._kept.move_to_end(key)
         while len(self._kept) > self._largest:
             self._kept.popitem(last=False)

@@ -25,13 +25,13 @@ class ClientOptions(TypedDict, total=False):
     """What a client may be told besides its server."""
 
     elicitation_callback: Callback | None
-    """`async (asking, params)`, which returns an `ElicitResult` or a dict."""
+    """`(asking, params)`, plain or async, which returns an `ElicitResult` or a dict."""
     sampling_callback: Callback | None
-    """`async (asking, params)`, which returns a `CreateMessageResult` or a dict."""
+    """`(asking, params)`, plain or async, which returns a `CreateMessageResult` or a dict."""
     list_roots_callback: Callback | None
-    """`async (asking)`, which returns a `ListRootsResult` or a dict."""
+    """`(asking)`, plain or async, which returns a `ListRootsResult` or a dict."""
     logging_callback: Callback | None
-    """`async (params)`: the server's log lines, of `log_level` and above."""
+    """`(params)`, plain or async: the server's log lines, of `log_level` and above."""
     log_level: "types.LoggingLevel | None"
     client_info: "types.Implementation | None"
     capabilities: Mapping[str, Any] | None

@@ -7,15 +7,17 @@ work twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from . import _pending
+from ._bus import Change
 from ._driver import Attempt, Drive, Pause, Questions, drive
-from ._messages import Channel, Done, Notified
+from ._messages import Channel, Done, Incoming, Notified
 from ._pending import Pending
-from .dialects.answering import Asking, callback_params, check_question, checked_answer, page_facts
+from .dialects.answering import Asking, check_question, checked_answer, page_facts
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, LISTS, ROOTS, TARGETS
 from .errors import (
@@ -29,8 +31,9 @@ from .errors import (
     UnsupportedVersion,
 )
 
-Callback = Callable[..., Awaitable[Any]]
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+Callback = Callable[..., Any]
+"""A function of either colour."""
+Progress = Callable[[float, float | None, str | None], Awaitable[None] | None]
 AnswerOrder = Literal["together", "one-by-one"]
 T = TypeVar("T")
 
@@ -74,6 +77,8 @@ class Conversation:
     channel: Channel
     caller: Caller
     manners: Manners
+    on_change: Callable[[Change], None]
+    """Who is told that something known has changed."""
 
     async def request(
         self,
@@ -92,11 +97,10 @@ class Conversation:
                 method, params, declared, wishes.meta, with_progress=wishes.progress is not None
             )
             try:
-                async with asyncio.timeout(seconds) as limit:
-                    incoming = await self.channel.exchange(outgoing, self._notified(wishes.progress))
-                return self.caller.read(outgoing, incoming)
-            except TimeoutError as error:
-                raise _in_time(limit, error, f"no reply to {method} within {seconds} s") from None
+                exchange = Begun(self.channel.exchange(outgoing, self._notified(wishes.progress)))
+                if exchange.waits:
+                    await self._patiently(exchange, method, seconds)
+                return self.caller.read(outgoing, exchange.result)
             except ConnectionLost as lost:
                 if not pauses or (lost.sent and not outgoing.safe):
                     raise
@@ -105,6 +109,13 @@ class Conversation:
                 if error.code in mended or not await self._mend(method, error):
                     raise
                 mended.add(error.code)
+
+    async def _patiently(self, exchange: "Begun[Incoming]", method: str, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                await exchange
+        except TimeoutError as error:
+            raise _in_time(limit, error, f"no reply to {method} within {seconds} s") from None
 
     async def _mend(self, method: str, error: MCPError) -> bool:
         """Whether a refused request is worth another try, after what the protocol says to do first."""
@@ -115,6 +126,7 @@ class Conversation:
                 raise UnsupportedVersion(self.caller.version, versions) from error
             return True
         if error.code == HEADER_MISMATCH and method == "tools/call":
+            self.on_change(Change("tools"))
             async for _ in self.pages("tools/list"):
                 pass
             return True
@@ -209,10 +221,12 @@ class Conversation:
         """The answers that are there, and those that callbacks give; a person's are missing."""
         known = {**pending.answers, **step.known}
         callbacks = self.manners.callbacks
+        for key, request in step.requests.items():
+            check_question(key, request)
         own = {
             key: request
             for key, request in step.requests.items()
-            if key not in known and _method(key, request) in callbacks
+            if key not in known and request["method"] in callbacks
         }
         asked = step._replace(requests=own, known={})
         return {**known, **await self._answers(asked, pending.method, pending.params, callbacks)}
@@ -220,43 +234,28 @@ class Conversation:
     async def _answers(
         self, step: Questions, method: str, params: Mapping[str, Any], callbacks: Mapping[str, Callback]
     ) -> dict[str, Any]:
-        """An answer to every question of a round, each asked once."""
-        waiting = []
-        for key, request in step.requests.items():
-            if key in step.known:
-                continue
-            if (callback := callbacks.get(_method(key, request))) is None:
+        """An answer to every question of a round, each asked once; nobody is asked where one cannot be."""
+        asked = {key: request for key, request in step.requests.items() if key not in step.known}
+        typed = {key: check_question(key, request) for key, request in asked.items()}
+        for key, request in asked.items():
+            if request["method"] not in callbacks:
                 raise Unanswerable(key, request["method"])
+        answers = {}
+        for key, request in asked.items():
             asking = _asking(key, request, step.round, method, params, self.manners.server)
-            waiting.append((key, self._answer(callback, asking, request)))
-        try:
-            answers = await self._gathered([answer for _, answer in waiting])
-        finally:
-            for _, answer in waiting:
-                answer.close()
-        return {**step.known, **dict(zip((key for key, _ in waiting), answers, strict=True))}
+            answers[key] = partial(_answer, callbacks[request["method"]], asking, request, typed[key])
+        return {**step.known, **dict(zip(asked, await self._gathered([*answers.values()]), strict=True))}
 
-    async def _gathered(self, waiting: list[Any]) -> list[Any]:
+    async def _gathered(self, waiting: list[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         if len(waiting) < 2 or self.manners.answer_order == "one-by-one":
-            return [await answer for answer in waiting]
-        tasks = [asyncio.ensure_future(answer) for answer in waiting]
+            return [await answer() for answer in waiting]
+        tasks = [asyncio.ensure_future(answer()) for answer in waiting]
         try:
             return await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-
-    async def _answer(self, callback: Callback, asking: Asking, request: Mapping[str, Any]) -> dict[str, Any]:
-        key, method = asking.key, request["method"]
-        typed = callback_params(key, request)
-        try:
-            answer = await (callback(asking) if method == ROOTS else callback(asking, typed))
-        except TurnwiseError:
-            raise
-        except Exception as error:
-            raise CallbackFailed(key, method, f"{type(error).__name__}: {error}") from error
-        return checked_answer(key, request, answer)
 
     def _notified(self, progress: Progress | None) -> Notified:
         """Who hears what a server says while it works."""
@@ -267,7 +266,7 @@ class Conversation:
             try:
                 match message.get("method"):
                     case "notifications/progress" if progress is not None:
-                        await progress(float(params["progress"]), params.get("total"), params.get("message"))
+                        await _called(progress, float(params["progress"]), params.get("total"), params.get("message"))
                     case "notifications/message" if self.manners.logging_callback is not None:
                         await self._logged(params)
                     case _:
@@ -281,20 +280,66 @@ class Conversation:
         from mcp_types import LoggingMessageNotificationParams
 
         if self.manners.logging_callback is not None:
-            await self.manners.logging_callback(LoggingMessageNotificationParams.model_validate(params))
+            await _called(self.manners.logging_callback, LoggingMessageNotificationParams.model_validate(params))
 
 
-def _method(key: str, request: Any) -> str:
-    """The method of a question that can be asked."""
-    check_question(key, request)
-    method: str = request["method"]
-    return method
+class Begun(Generic[T]):
+    """A coroutine that has taken its first step; what it waits for is awaited with `await`, what never waits is done.
+
+    So an exchange with a server in this process, which rarely waits, needs no timer.
+    """
+
+    __slots__ = ("_coroutine", "_first", "result", "waits")
+
+    result: T
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        try:
+            self._first = coroutine.send(None)
+            self.waits = True
+        except StopIteration as done:
+            self.result = done.value
+            self.waits = False
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waited_for = self._first
+        while True:
+            try:
+                try:
+                    value = yield waited_for
+                except BaseException as error:
+                    waited_for = self._coroutine.throw(error)
+                else:
+                    waited_for = self._coroutine.send(value)
+            except StopIteration as done:
+                self.result = done.value
+                return
+
+
+async def _called(callback: Callable[..., Any], *args: Any) -> None:
+    result = callback(*args)
+    if hasattr(result, "__await__"):
+        await result
+
+
+async def _answer(callback: Callback, asking: Asking, request: Mapping[str, Any], typed: Any) -> dict[str, Any]:
+    key, method = asking.key, request["method"]
+    try:
+        answer = callback(asking) if method == ROOTS else callback(asking, typed)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+    except TurnwiseError:
+        raise
+    except Exception as error:
+        raise CallbackFailed(key, method, f"{type(error).__name__}: {error}") from error
+    return checked_answer(key, request, answer)
 
 
 def _asking(
     key: str, request: Mapping[str, Any], number: int, method: str, params: Mapping[str, Any], server: str | None
 ) -> Asking:
-    asking = Asking(key, method, params[TARGETS[method]], params.get("arguments", {}), number, server)
+    asking = Asking(key, method, params[TARGETS[method]], params.get("arguments", {}), number + 1, server)
     asked = request.get("params", {})
     if request["method"] != ELICIT or asked.get("mode") != "url":
         return asking

@@ -14,6 +14,7 @@ from .errors import MCPError, TooManyRounds, UnknownResultType
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.25
 INVALID_PARAMS = -32602
+STALE = "invalid_request_state"
 
 
 class Attempt(NamedTuple):
@@ -31,13 +32,16 @@ class Given(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """Get answers to these requests, under the same keys. `known` are those that need not be asked again."""
+    """Get answers to these requests, under the same keys. `known` are those that need not be asked again; `reusable`
+    were given before the call was begun anew, and may be of use later.
+    """
 
     requests: Mapping[str, Any]
     known: Mapping[str, Any]
     state: str | None
     round: int
     given: Sequence[Given]
+    reusable: Sequence[Given] = ()
 
 
 class Pause(NamedTuple):
@@ -53,6 +57,7 @@ class Held(NamedTuple):
     state: str | None
     round: int
     given: Sequence[Given]
+    reusable: Sequence[Given] = ()
 
 
 Drive = Generator[Attempt | Questions | Pause, Any, dict[str, Any]]
@@ -66,25 +71,29 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
     """
     attempt, pause = dict(params), FIRST_PAUSE
     given: list[Given] = list(held.given) if held else []
-    reusable: list[Given] = []
+    reusable: list[Given] = list(held.reusable) if held else []
     result = _asked(held) if held else None
-    for number in range(held.round if held else 0, max_rounds + 1):
+    number = held.round if held else 0
+    while True:
         if result is None:
             try:
                 result = yield Attempt(attempt)
             except MCPError as refused:
-                if not restart or "requestState" not in attempt or refused.code != INVALID_PARAMS:
+                if not restart or "requestState" not in attempt or not _is_stale(refused):
                     raise
-                restart, attempt, reusable, given = False, dict(params), given, []
+                restart, attempt, reusable, given, number = False, dict(params), [*given, *reusable], [], 0
                 continue
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result
         if kind != "input_required":
             raise UnknownResultType(kind)
+        if number == max_rounds:
+            raise TooManyRounds(max_rounds)
         attempt, state = dict(params), result.get("requestState")
         if requests := result.get("inputRequests"):
-            answers = yield Questions(requests, _known(requests, reusable), state, number, tuple(given))
+            known = _known(requests, reusable)
+            answers = yield Questions(requests, known, state, number, tuple(given), tuple(reusable))
             given += (Given(key, request, answers[key]) for key, request in requests.items())
             attempt["inputResponses"], pause = answers, FIRST_PAUSE
         else:
@@ -92,8 +101,17 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
             pause = min(pause * 2, LONGEST_PAUSE)
         if state is not None:
             attempt["requestState"] = state
-        result = None
-    raise TooManyRounds(max_rounds)
+        result, number = None, number + 1
+
+
+def _is_stale(error: MCPError) -> bool:
+    """Whether a server refuses the state of a retry, rather than what was asked of it. The protocol has no code for
+    that; servers say it in the error's data or its text.
+    """
+    reason = error.data.get("reason") if isinstance(error.data, dict) else None
+    return error.code == INVALID_PARAMS and (
+        reason == STALE or "requeststate" in error.message.lower().replace(" ", "")
+    )
 
 
 def _asked(held: Held) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Subscription:
     def __init__(self, on_change: Callable[[Change], None]) -> None:
         self.honored: Mapping[str, Any] = {}
         """The part of the wishes that the server grants."""
+        self.is_acknowledged = False
         self._on_change = on_change
         self._unread: dict[Change, None] = {}
         self._news = asyncio.Event()
@@ -36,7 +37,8 @@ class Subscription:
         while not self._unread:
             assert self._end is not None
             if self._end.done():
-                self._end.result()
+                if not self._end.cancelled():
+                    self._end.result()
                 raise StopAsyncIteration
             self._news.clear()
             await self._news.wait()
@@ -51,9 +53,10 @@ class Subscription:
         if method == _ACKNOWLEDGED:
             granted = params.get("notifications")
             self.honored = granted if isinstance(granted, dict) else {}
+            self.is_acknowledged = True
             self._acknowledged.set()
         elif (kind := _KINDS.get(method)) is not None:
-            if not self._acknowledged.is_set():
+            if not self.is_acknowledged:
                 raise InvalidReply("the server told of a change before it acknowledged the subscription")
             uri = params.get("uri") if kind == "resource" else None
             change = Change(kind, uri if isinstance(uri, str) else None)
@@ -88,7 +91,7 @@ async def listen(
                 await subscription._acknowledged.wait()
         except TimeoutError:
             raise DeadlineExceeded("the subscription was not acknowledged in time") from None
-        if subscription._end.done():
+        if not subscription.is_acknowledged:
             subscription._end.result()
             raise ConnectionLost("the server ended the subscription at once", sent=True)
         yield subscription

@@ -128,11 +128,12 @@ class Outgoing(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """What came back: the decoded message, and its bytes."""
+    """What came back: the decoded message, its bytes, and such headers as advise what to do about a status."""
 
     status: int
     message: Any
     raw: bytes
+    headers: Mapping[str, str] | None = None
 
 
 Notified = Callable[[Any], Awaitable[None]]

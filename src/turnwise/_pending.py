@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ._driver import Given, Held, Questions
+from ._json import decode, encode
 from .dialects.answering import check_question, checked_answer, typed_question
 from .dialects.words import TARGETS
-from .errors import CallerError, InvalidAnswer
+from .errors import CallerError, InvalidAnswer, PeerError
 
 if TYPE_CHECKING:
     from mcp_types import InputRequest
@@ -24,8 +25,9 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """One call that waits for answers. `given` are the questions of earlier rounds with their answers; `state` belongs
-    to the server and is a secret of this call; `revision` counts what a store has seen of it.
+    """One call that waits for answers. `given` are the questions of earlier rounds with their answers, `reusable` those
+    of before it was begun anew; `state` belongs to the server and is a secret of this call; `revision` counts what a
+    store has seen of it.
     """
 
     id: str
@@ -33,10 +35,11 @@ class Pending:
     method: str
     params: Mapping[str, Any]
     requests: Mapping[str, Any]
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict, repr=False)
     state: str | None = field(default=None, repr=False)
     round: int = 0
-    given: tuple[Given, ...] = ()
+    given: tuple[Given, ...] = field(default=(), repr=False)
+    reusable: tuple[Given, ...] = field(default=(), repr=False)
     began: float
     asked: float
     revision: int = 0
@@ -74,7 +77,7 @@ class Pending:
     @property
     def held(self) -> Held:
         """Where the loop goes on."""
-        return Held(self.requests, self.state, self.round, self.given)
+        return Held(self.requests, self.state, self.round, self.given, self.reusable)
 
     def to_json(self) -> str:
         """The call as text. It holds the answers and the server's state: keep it as you would keep those."""
@@ -85,20 +88,48 @@ class Pending:
     def from_json(cls, text: str | bytes) -> "Pending":
         """The call that `to_json` wrote; CallerError where this is none."""
         try:
-            data = json.loads(text)
+            data = decode(text)
             if data.pop("turnwise") != FORMAT:
                 raise CallerError("this call was put down by another version of Turnwise")
-            given = tuple(Given(*item) for item in data.pop("given"))
-            pending = cls(**data, given=given)
-            for key, request in pending.requests.items():
-                check_question(key, request)
-            if not isinstance(pending.target, str) or not isinstance(pending.arguments, Mapping):
-                raise TypeError("the call has no target")
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            for name in ("given", "reusable"):
+                data[name] = tuple(Given(**dict(zip(Given._fields, item, strict=True))) for item in data[name])
+            pending = cls(**data)
+            pending._check()
+        except (ValueError, TypeError, KeyError, AttributeError, PeerError) as error:
             raise CallerError(f"not a call that was put down: {error!r}") from None
         return pending
 
+    def _check(self) -> None:
+        for name, kinds in _KINDS.items():
+            value = getattr(self, name)
+            if type(value) not in kinds or (type(value) in (int, float) and value < 0):
+                raise TypeError(f"{name} is {value!r}")
+        if not isinstance(self.params[TARGETS[self.method]], str) or not isinstance(self.arguments, Mapping):
+            raise TypeError("the call has no target")
+        for key, request in self.requests.items():
+            check_question(key, request)
+        if not all(key in self.requests and isinstance(answer, dict) for key, answer in self.answers.items()):
+            raise TypeError("an answer has no question")
+        for old in (*self.given, *self.reusable):
+            check_question(old.key, old.request)
+            if not isinstance(old.key, str) or not isinstance(old.answer, dict):
+                raise TypeError("an earlier question has no answer")
 
+
+_NONE = type(None)
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "id": (str,),
+    "server": (str, _NONE),
+    "method": (str,),
+    "params": (dict,),
+    "requests": (dict,),
+    "answers": (dict,),
+    "state": (str, _NONE),
+    "round": (int,),
+    "began": (int, float),
+    "asked": (int, float),
+    "revision": (int,),
+}
 _MEMBERS = tuple(name for name in Pending.__slots__)
 
 
@@ -117,12 +148,18 @@ class PendingStore(Protocol):
         """One of them; UnknownPending where it is not there."""
         ...
 
-    async def answer(self, pending_id: str, answers: Mapping[str, Any]) -> Pending:
-        """Add answers; AlreadyAnswered where somebody else answered one of these questions first."""
+    async def answer(self, pending_id: str, answers: Mapping[str, Any], *, round: int | None = None) -> Pending:
+        """Add answers, to the questions of this round where one is named; AlreadyAnswered where somebody else was
+        first.
+        """
         ...
 
     async def claim(self, pending_id: str, seconds: float) -> Pending:
         """Take a call to carry it on; AlreadyAnswered while somebody else has it."""
+        ...
+
+    async def renew(self, pending: Pending, seconds: float) -> None:
+        """Hold a claim for longer; AlreadyAnswered where it was lost."""
         ...
 
     async def forget(self, pending_id: str) -> bool:
@@ -137,7 +174,8 @@ class PendingStore(Protocol):
 def begun(method: str, params: Mapping[str, Any], server: str | None) -> Pending:
     """A call at its very beginning: nothing is asked yet."""
     now = time.time()
-    return Pending(id=str(uuid.uuid4()), server=server, method=method, params=params, requests={}, began=now, asked=now)
+    plain = decode(encode(params))
+    return Pending(id=str(uuid.uuid4()), server=server, method=method, params=plain, requests={}, began=now, asked=now)
 
 
 def sent(pending: Pending) -> Pending:
@@ -154,5 +192,6 @@ def put_down(pending: Pending, step: Questions, answers: Mapping[str, Any]) -> P
         state=step.state,
         round=step.round,
         given=tuple(step.given),
+        reusable=tuple(step.reusable),
         asked=time.time(),
     )

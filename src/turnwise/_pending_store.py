@@ -5,21 +5,16 @@ question one wins and the other is told. A call that is being carried on is clai
 another one may take it when the claim runs out.
 """
 
-import asyncio
-import os
 import sqlite3
-import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ._pending import Pending
-from .errors import AlreadyAnswered, CallerError, UnknownPending
-
-T = TypeVar("T")
+from ._sqlite import Database
+from .errors import AlreadyAnswered, UnknownPending
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pending (
@@ -37,9 +32,7 @@ class SQLitePendingStore:
     """A store in one file, which only its owner may read: it holds answers and the servers' states."""
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
+        self._database = Database(path, _SCHEMA)
 
     async def keep(self, pending: Pending) -> Pending:
         """Keep a call, or what has become of it, and end its claim."""
@@ -52,31 +45,33 @@ class SQLitePendingStore:
                 raise AlreadyAnswered(pending.id, "it was changed meanwhile")
             return _write(database, replace(pending, revision=pending.revision + 1))
 
-        return await self._run(keep)
+        return await self._database.run(keep)
 
     async def list(self) -> "list[Pending]":
         """All calls that wait, those first that were asked first."""
-        rows: list[tuple[str]] = await self._run(
+        rows: list[tuple[str]] = await self._database.run(
             lambda database: database.execute("SELECT body FROM pending ORDER BY asked, id").fetchall()
         )
         return [Pending.from_json(body) for (body,) in rows]
 
     async def get(self, pending_id: str) -> Pending:
         """One call."""
-        return await self._run(lambda database: _read(database, pending_id)[0])
+        return await self._database.run(lambda database: _read(database, pending_id)[0])
 
-    async def answer(self, pending_id: str, answers: Mapping[str, Any]) -> Pending:
+    async def answer(self, pending_id: str, answers: Mapping[str, Any], *, round: int | None = None) -> Pending:
         """Add answers, unless one of these questions has an answer or the call is being carried on."""
 
         def answer(database: sqlite3.Connection) -> Pending:
             pending, claimed_until = _read(database, pending_id)
             if claimed_until > time.time():
                 raise AlreadyAnswered(pending_id, "somebody is carrying it on")
+            if round not in (None, pending.round):
+                raise AlreadyAnswered(pending_id, "it has gone on to other questions")
             if taken := sorted(answers.keys() & pending.answers.keys()):
                 raise AlreadyAnswered(pending_id, f"{', '.join(taken)} has an answer already")
             return _write(database, replace(pending.answered(answers), revision=pending.revision + 1))
 
-        return await self._run(answer)
+        return await self._database.run(answer)
 
     async def claim(self, pending_id: str, seconds: float) -> Pending:
         """Take a call, so that nobody else carries it on for so long."""
@@ -88,58 +83,28 @@ class SQLitePendingStore:
             taken = replace(pending, revision=pending.revision + 1)
             return _write(database, taken, time.time() + seconds)
 
-        return await self._run(claim)
+        return await self._database.run(claim)
+
+    async def renew(self, pending: Pending, seconds: float) -> None:
+        """Hold a claim for longer, unless somebody else has the call by now."""
+        statement = "UPDATE pending SET claimed_until = ? WHERE id = ? AND revision = ?"
+        values = (time.time() + seconds, pending.id, pending.revision)
+        if await self._database.run(lambda database: database.execute(statement, values).rowcount) == 0:
+            raise AlreadyAnswered(pending.id, "the claim was lost")
 
     async def forget(self, pending_id: str) -> bool:
         """Drop a call; whether it was there."""
         statement = "DELETE FROM pending WHERE id = ?"
-        return await self._run(lambda database: database.execute(statement, (pending_id,)).rowcount > 0)
+        return await self._database.run(lambda database: database.execute(statement, (pending_id,)).rowcount > 0)
 
     async def expire(self, older_than: float) -> int:
         """Drop the calls that were asked more than so many seconds ago; how many those were."""
         statement, limit = "DELETE FROM pending WHERE asked < ?", time.time() - older_than
-        return await self._run(lambda database: database.execute(statement, (limit,)).rowcount)
+        return await self._database.run(lambda database: database.execute(statement, (limit,)).rowcount)
 
     async def aclose(self) -> None:
         """Close the file. It is opened again by the next use."""
-
-        def close() -> None:
-            with self._lock:
-                if self._database is not None:
-                    self._database.close()
-                self._database = None
-
-        await asyncio.to_thread(close)
-
-    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """One transaction, in a thread."""
-
-        def run() -> T:
-            with self._lock:
-                try:
-                    self._database = self._database or _open(self._path)
-                    with self._database:
-                        self._database.execute("BEGIN IMMEDIATE")
-                        return work(self._database)
-                except sqlite3.Error as error:
-                    raise CallerError(f"the store {self._path} cannot be used: {error}") from error
-
-        return await asyncio.to_thread(run)
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    if str(path) != ":memory:":
-        with closing(open(os.open(path, os.O_CREAT | os.O_RDWR, 0o600), "rb")):
-            pass
-    database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-    try:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = FULL")
-        database.executescript(_SCHEMA)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
+        await self._database.aclose()
 
 
 def _read(database: sqlite3.Connection, pending_id: str) -> tuple[Pending, float]:

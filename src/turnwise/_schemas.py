@@ -4,15 +4,28 @@ A reference to another document is never fetched: "Implementations MUST NOT auto
 resolve to a network URI." The library is imported when the first such schema is met.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from ._json import encode
 from .errors import InvalidSignature
 
 Check = Callable[[Any], None]
+
+MOST_STEPS = 20_000
+_BY_PATTERN = ("$schema", "patternProperties", "additionalProperties", "unevaluatedProperties")
+log = logging.getLogger("turnwise.schemas")
+
+_steps: ContextVar[list[int]] = ContextVar("turnwise_schema_steps")
+
+
+class _TooLong(Exception):
+    """A check that would take as long as the peer likes."""
 
 
 def check_for(schema: Mapping[str, Any]) -> Check:
@@ -32,16 +45,25 @@ def check_for(schema: Mapping[str, Any]) -> Check:
 def check_for_peers(schema: Mapping[str, Any]) -> Check:
     """The same for a schema that a peer sent, which may want to keep us busy: ValueError where it is none.
 
-    Patterns run in linear time, and those that cannot are left to the peer.
+    Patterns run in linear time, and those that cannot are left to the peer; a check that takes too long is given up.
     """
-    return _check(_cautious(), _undated(schema), _formats())
+    import jsonschema
+
+    unknown: Any = None
+    kind = jsonschema.validators.validator_for(schema, default=unknown)
+    if kind is None and "$schema" in schema:
+        raise ValueError(f"this dialect of JSON Schema is not supported: {schema['$schema']}")
+    return _check(_cautious(kind or jsonschema.Draft202012Validator), _tamed(schema), _formats())
 
 
-def _undated(node: Any) -> Any:
-    """A copy that names no dialect of JSON Schema: a part that names one would be checked by that dialect's rules."""
+def _tamed(node: Any) -> Any:
+    """A copy without what would be checked by other rules than ours: parts that name a dialect of JSON Schema, and
+    names by pattern.
+    """
     if isinstance(node, Mapping):
-        return {key: _undated(value) for key, value in node.items() if key != "$schema"}
-    return [_undated(item) for item in node] if isinstance(node, list) else node
+        dropped = _BY_PATTERN if isinstance(node.get("patternProperties"), Mapping) else ("$schema",)
+        return {key: _tamed(value) for key, value in node.items() if key not in dropped}
+    return [_tamed(item) for item in node] if isinstance(node, list) else node
 
 
 def _check(kind: Any, schema: Mapping[str, Any], formats: Any = None) -> Check:
@@ -51,17 +73,24 @@ def _check(kind: Any, schema: Mapping[str, Any], formats: Any = None) -> Check:
 
     try:
         kind.check_schema(dict(schema))
-    except (jsonschema.SchemaError, RecursionError) as error:
-        raise ValueError(getattr(error, "message", "too deep")) from None
+    except (jsonschema.SchemaError, RecursionError, OverflowError) as error:
+        raise ValueError(getattr(error, "message", "too large")) from None
     validator = kind(dict(schema), registry=referencing.Registry(), format_checker=formats)
 
     def check(value: Any) -> None:
+        token = _steps.set([0])
         try:
-            error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+            error = next(iter(validator.iter_errors(value)), None)
+            error = error and jsonschema.exceptions.best_match([error])
         except referencing.exceptions.Unresolvable as unresolved:
             raise ValueError(f"the schema refers to something that is not in it: {unresolved.ref}") from None
-        except RecursionError:
-            raise ValueError("the schema refers to itself without end") from None
+        except _TooLong:
+            log.warning("a schema takes more than %d steps to check: what it describes is taken unchecked", MOST_STEPS)
+            return
+        except (RecursionError, OverflowError):
+            raise ValueError("the schema is too deep, or its numbers are too large") from None
+        finally:
+            _steps.reset(token)
         if error is not None:
             place = ".".join(str(part) for part in error.absolute_path)
             raise ValueError(f"{place}: {error.message}" if place else error.message)
@@ -69,13 +98,34 @@ def _check(kind: Any, schema: Mapping[str, Any], formats: Any = None) -> Check:
     return check
 
 
-@lru_cache(maxsize=1)
-def _cautious() -> Any:
+@lru_cache(maxsize=16)
+def _cautious(kind: Any) -> Any:
+    """A dialect of JSON Schema whose rules cannot be made to take for ever."""
     import jsonschema
 
-    rules: dict[str, Any] = {"pattern": _linear_pattern, "patternProperties": _no_rule}
+    rules: dict[str, Any] = {**kind.VALIDATORS, "pattern": _linear_pattern, "uniqueItems": _different}
     extend: Any = jsonschema.validators.extend
-    return extend(jsonschema.Draft202012Validator, rules)
+    return extend(kind, {name: _counted(rule) for name, rule in rules.items()})
+
+
+def _counted(rule: Any) -> Any:
+    """A rule that gives up where a schema makes a check as long as it likes."""
+
+    def check(validator: Any, part: Any, value: Any, schema: Any) -> Iterator[Any]:
+        steps = _steps.get()
+        steps[0] += 1
+        if steps[0] > MOST_STEPS:
+            raise _TooLong
+        yield from rule(validator, part, value, schema) or ()
+
+    return check
+
+
+def _different(_validator: Any, wanted: Any, value: Any, _schema: Any) -> Iterator[Any]:
+    import jsonschema
+
+    if wanted and isinstance(value, list) and len({encode(item, sort_keys=True) for item in value}) < len(value):
+        yield jsonschema.ValidationError("the items are not all different")
 
 
 def _linear_pattern(_validator: Any, pattern: Any, value: Any, _schema: Any) -> Iterator[Any]:
@@ -83,10 +133,6 @@ def _linear_pattern(_validator: Any, pattern: Any, value: Any, _schema: Any) -> 
 
     if isinstance(value, str) and not _matcher(pattern)(value):
         yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
-
-
-def _no_rule(_validator: Any, _rule: Any, _value: Any, _schema: Any) -> Iterator[Any]:
-    yield from ()
 
 
 @lru_cache(maxsize=256)

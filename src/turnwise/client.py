@@ -4,6 +4,8 @@
 no web framework, and servers only by what they answer.
 """
 
+import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -15,7 +17,7 @@ from . import _connecting, _pending
 from ._bus import Change
 from ._caching import Keys, ResponseCache
 from ._connecting import CallOptions, ClientOptions, Target
-from ._conversation import Conversation, Progress, Wishes
+from ._conversation import MOST_PAGES, Conversation, Progress, Wishes
 from ._listening import Subscription, listen
 from ._messages import Done
 from ._pending import Pending, PendingStore
@@ -30,8 +32,12 @@ from .transports.process import Process
 if TYPE_CHECKING:
     import mcp_types as types
 
-CLAIM_MARGIN = 30.0
-LONGEST_CLAIM = 3600.0
+log = logging.getLogger("turnwise.client")
+
+PROBE_SECONDS = 60.0
+"""How long a server may take to say who it is: it may only be starting, and an older one may never answer."""
+CLAIM_SECONDS = 30.0
+"""For how long a call that is being carried on stays with a process that no longer says so."""
 _FORGOTTEN = {
     "tools": ("tools/list",),
     "prompts": ("prompts/list",),
@@ -59,10 +65,13 @@ class Client:
             options.get("log_level"),
             has_headers=not isinstance(self._channel, Memory | Process),
         )
-        self._conversation = Conversation(self._channel, caller, _connecting.manners(options, self._server))
+        self._conversation = Conversation(
+            self._channel, caller, _connecting.manners(options, self._server), self._forget
+        )
         self._mode = options.get("mode", "auto")
         self._discovered: dict[str, Any] | None = None
         self._is_open = False
+        self._changes = 0
 
     async def __aenter__(self) -> Self:
         if self._is_open:
@@ -84,7 +93,8 @@ class Client:
     async def _negotiate(self) -> None:
         """Ask the server who it is. What answers with neither a result nor an error of this version is older."""
         try:
-            await self.discover()
+            limit = self._conversation.manners.request_seconds
+            await self._discover(PROBE_SECONDS if limit is None else min(limit, PROBE_SECONDS))
         except MCPError as error:
             if error.code in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
                 raise
@@ -121,7 +131,10 @@ class Client:
 
     async def discover(self) -> "types.DiscoverResult":
         """Ask the server who it is and what it offers."""
-        result = await self._fetch("server/discover", {}, Wishes())
+        return await self._discover(None)
+
+    async def _discover(self, seconds: float | None) -> "types.DiscoverResult":
+        result = await self._fetch("server/discover", {}, Wishes(request_seconds=seconds))
         calling.check_versions(result)
         self._discovered = result
         return cast("types.DiscoverResult", calling.typed("server/discover", result))
@@ -250,36 +263,48 @@ class Client:
                 raise CallerError("a call is named by its id only where the client has a pending_store")
             answered = pending.answered(answers or {})
         else:
-            key = pending if isinstance(pending, str) else pending.id
-            answered = await (self._store.answer(key, answers) if answers else self._store.get(key))
+            answered = await self._answered(self._store, pending, answers or {})
         self._check_server(answered)
         if answered.unanswered:
             return answered
         wishes = _connecting.wishes(options)
-        if self._store is None:
-            outcome = await self._open.carry_on(answered, wishes)
-        else:
-            outcome = await self._carry_on_stored(self._store, answered.id, wishes)
+        if self._store is not None:
+            return await self._carry_on_stored(self._store, answered.id, wishes)
+        outcome = await self._open.carry_on(answered, wishes)
         return self._shown(outcome, answered.method, answered.params)
 
-    async def _carry_on_stored(
-        self, store: PendingStore, pending_id: str, wishes: Wishes
-    ) -> Done[dict[str, Any]] | Pending:
-        seconds = wishes.request_seconds or self._conversation.manners.request_seconds or LONGEST_CLAIM
-        claimed = await store.claim(pending_id, seconds + CLAIM_MARGIN)
+    async def _answered(self, store: PendingStore, pending: Pending | str, answers: Mapping[str, Any]) -> Pending:
+        """A stored call with these answers, and with those that were added to it in hand."""
+        if isinstance(pending, str):
+            stored, number = await store.get(pending), None
+        else:
+            stored, number = await store.get(pending.id), pending.round
+            in_hand = {key: answer for key, answer in pending.answers.items() if key not in stored.answers}
+            answers = {**in_hand, **answers}
+        self._check_server(stored)
+        return await store.answer(stored.id, answers, round=number) if answers else stored
+
+    async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Done[Any] | Pending:
+        claimed = await store.claim(pending_id, CLAIM_SECONDS)
+        renewing = asyncio.create_task(_renewed(store, claimed))
         try:
             outcome = await self._open.carry_on(claimed, wishes)
+            shown = self._shown(outcome, claimed.method, claimed.params)
         except BaseException:
             await store.keep(claimed)
             raise
-        if isinstance(outcome, Pending):
-            return await store.keep(outcome)
+        finally:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+        if isinstance(shown, Pending):
+            return await store.keep(shown)
         await store.forget(pending_id)
-        return outcome
+        return shown
 
     def _check_server(self, pending: Pending) -> None:
-        """A call and its state belong to the server that asked."""
-        if isinstance(self._channel, HTTP) and pending.server not in (None, self._server):
+        """A call and its state belong to the server that asked. A command may be spelled otherwise elsewhere."""
+        has_url = isinstance(self._channel, HTTP) or (pending.server or "").startswith(("http://", "https://"))
+        if has_url and pending.server not in (None, self._server):
             raise CallerError(
                 f"this call belongs to {pending.server}, and this is a client of {self._server}; "
                 "where both are the same server, use dataclasses.replace(pending, server=None)"
@@ -305,10 +330,17 @@ class Client:
 
     async def _page(self, method: str, cursor: str | None) -> Any:
         params = {} if cursor is None else {"cursor": cursor}
-        return calling.typed(method, await self._fetch(method, params, Wishes()))
+        try:
+            return calling.typed(method, await self._fetch(method, params, Wishes()))
+        except MCPError:
+            # "If a cursor becomes invalid [...] the client SHOULD discard all cached pages"
+            if cursor is not None and self._cache is not None:
+                self._cache.forget(self._keys, method)
+            raise
 
     async def _entries(self, method: str) -> AsyncIterator[Any]:
-        cursor, seen = None, set()
+        cursor: str | None = None
+        seen: set[str] = set()
         while True:
             page = await self._page(method, cursor)
             for entry in calling.entries(method, page):
@@ -316,8 +348,8 @@ class Client:
             cursor = page.next_cursor
             if cursor is None:
                 return
-            if cursor in seen:
-                raise InvalidReply(f"the pages of {method} do not end: the cursor {cursor!r} came twice")
+            if cursor in seen or len(seen) >= MOST_PAGES:
+                raise InvalidReply(f"the pages of {method} do not end")
             seen.add(cursor)
 
     async def _fetch(self, method: str, params: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
@@ -325,19 +357,32 @@ class Client:
         conversation, cache = self._open, self._cache if wishes.meta is None else None
         if cache is not None and (found := cache.get(self._keys, method, params, time.monotonic())) is not None:
             return conversation.caller.learn(found) if method == "tools/list" else found
+        changes = self._changes
         if method == "resources/read":
             result, rounds = await conversation.call(method, params, wishes)
         else:
             result, rounds = await conversation.request(method, params, wishes), 1
         seconds, is_public = calling.freshness(method, result)
-        if cache is not None and rounds == 1 and seconds > 0:
+        if cache is not None and rounds == 1 and seconds > 0 and changes == self._changes:
             owner = self._keys.public if is_public else self._keys.private
             cache.put(owner, method, params, result, time.monotonic() + seconds)
         return conversation.caller.learn(result) if method == "tools/list" else result
 
     def _forget(self, change: Change) -> None:
-        """A change that was told ends the freshness of what it is about."""
+        """A change that was told ends the freshness of what it is about, and of what is under way."""
+        self._changes += 1
         if self._cache is not None:
             params = {"uri": change.uri} if change.kind == "resource" and change.uri is not None else None
             for method in _FORGOTTEN[change.kind]:
                 self._cache.forget(self._keys, method, params)
+
+
+async def _renewed(store: PendingStore, claimed: Pending) -> None:
+    """Keep a call for as long as it is carried on here."""
+    while True:
+        await asyncio.sleep(CLAIM_SECONDS / 3)
+        try:
+            await store.renew(claimed, CLAIM_SECONDS)
+        except CallerError as error:
+            log.warning("call %s may be carried on by another process as well: %s", claimed.id, error)
+            return

@@ -33,6 +33,7 @@
         ├── MalformedQuestion        a question that cannot be put to anybody
         ├── InvalidReply             an answer that is no reply to the request
         ├── UnexpectedStatus         an HTTP status without an error of the protocol
+        ├── AuthorizationFailed      the authorization that a server wants was not to be had
         ├── RedirectRefused          a redirect that is not followed
         ├── ConnectionLost           nobody there, or the line broke before the reply
         ├── DeadlineExceeded         no result in the time that was given
@@ -288,6 +289,10 @@ class UnexpectedStatus(PeerError):
         self.text = text
         self.headers = dict(headers or {})
         super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
+
+
+class AuthorizationFailed(PeerError):
+    """What was given as `auth` could not authorize a request; its own error is the cause."""
 
 
 class RedirectRefused(PeerError):

@@ -5,8 +5,10 @@ is going on. Where an event loop runs already, use `Client`.
 """
 
 import asyncio
-import inspect
+import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from typing_extensions import Unpack
@@ -22,25 +24,27 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 T = TypeVar("T")
-_CALLBACKS = ("elicitation_callback", "sampling_callback", "list_roots_callback", "logging_callback")
+_ASKED = ("elicitation_callback", "sampling_callback", "list_roots_callback")
 
 
 class SyncClient:
     """A client of one server, for code without an event loop: `with SyncClient(...) as client`.
 
-    It takes what `Client` takes; callbacks may be plain functions or coroutine functions.
+    It takes what `Client` takes.
     """
 
     def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         given: Any = dict(options)
-        for name in _CALLBACKS:
+        for name in _ASKED:
             if given.get(name) is not None:
-                given[name] = _awaitable(given[name])
+                given[name] = _interruptible(given[name])
         self._client = Client(target, **given)
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
         _refuse_loops()
+        if self._runner is not None:
+            raise CallerError("this client is open already; one `with` at a time")
         self._runner = asyncio.Runner()
         try:
             self._run(self._client.__aenter__())
@@ -62,6 +66,11 @@ class SyncClient:
         if self._runner is None:
             work.close()
             raise CallerError("this client is not open: use it inside `with SyncClient(...) as client`")
+        try:
+            _refuse_loops()
+        except CallerError:
+            work.close()
+            raise
         return self._runner.run(work)
 
     @property
@@ -97,26 +106,26 @@ class SyncClient:
         name: str,
         arguments: Mapping[str, Any] | None = None,
         read_timeout_seconds: float | None = None,
-        progress_callback: Callable[..., Any] | None = None,
+        progress_callback: Progress | None = None,
         *,
         deadline: float | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> "types.CallToolResult":
         """Call a tool, answering whatever it asks."""
-        progress: Progress | None = None if progress_callback is None else _awaitable(progress_callback)
+        limit = read_timeout_seconds
         return self._run(
-            self._client.call_tool(name, arguments, read_timeout_seconds, progress, deadline=deadline, meta=meta)
+            self._client.call_tool(name, arguments, limit, progress_callback, deadline=deadline, meta=meta)
         )
 
     def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
     ) -> "types.GetPromptResult":
         """Get a prompt, answering whatever it asks."""
-        return self._run(self._client.get_prompt(name, arguments, **_plain(options)))
+        return self._run(self._client.get_prompt(name, arguments, **options))
 
     def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> "types.ReadResourceResult":
         """Read a resource, answering whatever it asks."""
-        return self._run(self._client.read_resource(uri, **_plain(options)))
+        return self._run(self._client.read_resource(uri, **options))
 
     def list_tools(self, *, cursor: str | None = None) -> "types.ListToolsResult":
         """One page of the tools."""
@@ -163,23 +172,23 @@ class SyncClient:
         self, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> "Done[types.CallToolResult] | Pending":
         """Call a tool as far as it gets without a person: its result, or the call with its questions."""
-        return self._run(self._client.begin(tool, arguments, **_plain(options)))
+        return self._run(self._client.begin(tool, arguments, **options))
 
     def begin_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
     ) -> "Done[types.GetPromptResult] | Pending":
         """Get a prompt as far as it gets without a person."""
-        return self._run(self._client.begin_prompt(name, arguments, **_plain(options)))
+        return self._run(self._client.begin_prompt(name, arguments, **options))
 
     def begin_resource(self, uri: str, **options: Unpack[CallOptions]) -> "Done[types.ReadResourceResult] | Pending":
         """Read a resource as far as it gets without a person."""
-        return self._run(self._client.begin_resource(uri, **_plain(options)))
+        return self._run(self._client.begin_resource(uri, **options))
 
     def resume(
         self, pending: Pending | str, answers: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> "Done[Any] | Pending":
         """Answer a call that was put down, here or elsewhere: its result, or the call with what is still asked."""
-        return self._run(self._client.resume(pending, answers, **_plain(options)))
+        return self._run(self._client.resume(pending, answers, **options))
 
     def _each(self, entries: Any) -> Iterator[Any]:
         end = object()
@@ -191,17 +200,22 @@ class SyncClient:
             yield entry
 
 
-def _awaitable(callback: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
-    async def call(*args: Any) -> Any:
-        answer = callback(*args)
-        return await answer if inspect.isawaitable(answer) else answer
+def _interruptible(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, but Ctrl-C reaches a function that waits for a person; the loop would only note it for later."""
+
+    def call(*args: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            return callback(*args)
+        handler = signal.getsignal(signal.SIGINT)
+        if not isinstance(handler, partial):  # Not the loop's, so it is the script's own.
+            return callback(*args)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return callback(*args)
+        finally:
+            signal.signal(signal.SIGINT, handler)
 
     return call
-
-
-def _plain(options: CallOptions) -> CallOptions:
-    progress: Any = options.get("progress_callback")
-    return options if progress is None else {**options, "progress_callback": _awaitable(progress)}
 
 
 def _refuse_loops() -> None:

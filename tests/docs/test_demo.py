@@ -34,5 +34,6 @@ def test_the_demo_shows_two_rounds_and_ends_well() -> None:
 
 def test_who_answers_the_demo_at_the_terminal_may_err_and_may_decline() -> None:
     printed = demo("--ask", typed="twelve\n7\n")
-    assert "Done in 3 rounds: Booked row 7 on TW 2322." in printed
+    assert "a whole number, please" in printed
+    assert "Done in 2 rounds: Booked row 7 on TW 2322." in printed
     assert "Done in 2 rounds: Nothing was booked." in demo("--ask", typed="\n")

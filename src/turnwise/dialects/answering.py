@@ -4,10 +4,11 @@ A question comes from a peer: it is held against the official types before anybo
 once. An answer is completed with the schema's defaults and checked before it is sent.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 LARGEST_SCHEMA = 64 * 1024
 _NO_CONTENT = ("decline", "cancel")
+_TYPES = {"string": str, "integer": int, "boolean": bool}
+_TYPE_WORDS = {"type", "title", "description", "default"}
+_FORM_WORDS = {"type", "properties", "required", "title", "description", "$schema"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,31 +48,28 @@ class Asking:
     warnings: tuple[str, ...] = ()
 
 
-def check_question(key: str, request: Any) -> None:
-    """UnknownInputRequest or MalformedQuestion where a request cannot be put to anybody."""
+def check_question(key: str, request: Any) -> Any:
+    """The official type of a question's parameters, None for roots; UnknownInputRequest or MalformedQuestion where a
+    request cannot be put to anybody.
+    """
+    import mcp_types as types
+
     method = request.get("method") if isinstance(request, Mapping) else None
     if method not in (ELICIT, SAMPLE, ROOTS):
         raise UnknownInputRequest(key, method)
     params = request.get("params", {})
     if not isinstance(params, Mapping):
         raise MalformedQuestion(key, "its params are no object")
-    if method == ELICIT and params.get("mode", "form") == "form":
-        _form_check(key, params)
-    elif method == ELICIT and params.get("mode") == "url":
-        page_facts(key, params.get("url"))
-
-
-def callback_params(key: str, request: Mapping[str, Any]) -> Any:
-    """The official type of a question's parameters; None for roots, which have none."""
-    import mcp_types as types
-
-    method, params = request["method"], request.get("params", {})
     if method == ROOTS:
         return None
     kind: type[BaseModel] = types.CreateMessageRequestParams
     if method == ELICIT:
         mode = params.get("mode", "form")
-        if mode not in ("form", "url"):
+        if mode == "url":
+            page_facts(key, params.get("url"))
+        elif mode == "form":
+            _form(key, params)
+        else:
             raise MalformedQuestion(key, f"its mode is {mode!r}")
         kind = types.ElicitRequestURLParams if mode == "url" else types.ElicitRequestFormParams
     try:
@@ -82,7 +83,6 @@ def typed_question(key: str, request: Mapping[str, Any]) -> "InputRequest":
     import mcp_types as types
 
     check_question(key, request)
-    callback_params(key, request)
     kinds: dict[str, type[BaseModel]] = {
         ELICIT: types.ElicitRequest,
         SAMPLE: types.CreateMessageRequest,
@@ -96,6 +96,8 @@ def checked_answer(key: str, request: Mapping[str, Any], answer: Any) -> dict[st
     import mcp_types as types
 
     method = request["method"]
+    if type(answer) is types.ElicitResult and method == ELICIT and answer.meta is None:
+        return _elicited(key, request.get("params", {}), {"action": answer.action, "content": answer.content})
     if isinstance(answer, types.ErrorData):
         # "inputResponses" has no place for an error: the call cannot go on.
         raise CallbackFailed(key, method, answer.message)
@@ -130,37 +132,63 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
     content = answer.get("content")
     if not isinstance(content, Mapping | None):
         raise InvalidAnswer(key, "content must be an object")
-    check, defaults = _form_check(key, params)
-    whole = {**defaults, **(content or {})}
-    try:
-        check(whole)
-    except ValueError as error:
-        raise InvalidAnswer(key, str(error)) from None
+    form = _form(key, params)
+    whole = {**copy.deepcopy(form.defaults), **(content or {})} if form.defaults else dict(content or {})
+    if not form.is_plainly_met(whole):
+        try:
+            form.check(whole)
+        except ValueError as error:
+            raise InvalidAnswer(key, str(error)) from None
     return {**answer, "content": whole}
 
 
-def _form_check(key: str, params: Mapping[str, Any]) -> tuple[Check, Mapping[str, Any]]:
+class _Form(NamedTuple):
+    """A form's schema, ready to be held against answers. `plain` are the properties of which only the type matters."""
+
+    check: Check
+    defaults: Mapping[str, Any]
+    plain: Mapping[str, type]
+    required: frozenset[str]
+
+    def is_plainly_met(self, content: Mapping[str, Any]) -> bool:
+        """Whether content fits so obviously that the whole schema need not be asked."""
+        plain = self.plain
+        return self.required <= content.keys() and all(
+            type(value) is plain.get(name) for name, value in content.items()
+        )
+
+
+def _form(key: str, params: Mapping[str, Any]) -> _Form:
     schema = params.get("requestedSchema")
     if not isinstance(schema, Mapping):
         raise MalformedQuestion(key, "it has no schema for its answer")
-    if len(text := encode(schema)) > LARGEST_SCHEMA:
-        raise MalformedQuestion(key, f"its schema has {len(text)} bytes; at most {LARGEST_SCHEMA} are taken")
     try:
+        if len(text := encode(schema)) > LARGEST_SCHEMA:
+            raise ValueError(f"it has {len(text)} bytes, and at most {LARGEST_SCHEMA} are taken")
         return _compiled(text)
     except ValueError as error:
         raise MalformedQuestion(key, f"its schema is none: {error}") from None
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: bytes) -> tuple[Check, Mapping[str, Any]]:
+def _compiled(text: bytes) -> _Form:
     schema = decode(text)
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, dict):
         raise ValueError("a form is an object with properties")
     check = check_for_peers(schema)
-    return check, {
-        name: part["default"] for name, part in properties.items() if isinstance(part, dict) and "default" in part
-    }
+    parts = {name: part for name, part in properties.items() if isinstance(part, dict)}
+    defaults = {name: part["default"] for name, part in parts.items() if "default" in part}
+    plain = (
+        {}
+        if schema.keys() - _FORM_WORDS
+        else {
+            name: _TYPES[part["type"]]
+            for name, part in parts.items()
+            if not part.keys() - _TYPE_WORDS and isinstance(part.get("type"), str) and part["type"] in _TYPES
+        }
+    )
+    return _Form(check, defaults, plain, frozenset(schema.get("required", ())))
 
 
 def page_facts(key: str, url: Any) -> tuple[str, str, tuple[str, ...]]:

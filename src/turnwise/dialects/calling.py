@@ -102,7 +102,7 @@ def freshness(method: str, result: Mapping[str, Any]) -> tuple[float, bool]:
     ttl = result.get("ttlMs")
     if method not in CACHEABLE or type(ttl) is not int or ttl <= 0:
         return 0.0, False
-    return min(ttl / 1000, LONGEST_FRESHNESS), result.get("cacheScope") == "public"
+    return min(ttl, LONGEST_FRESHNESS * 1000) / 1000, result.get("cacheScope") == "public"
 
 
 def check_versions(result: Mapping[str, Any]) -> None:

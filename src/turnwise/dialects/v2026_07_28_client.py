@@ -16,10 +16,13 @@ from .._messages import Incoming, Outgoing
 from .._schemas import Check, check_for_peers
 from ..errors import InvalidReply, InvalidSignature, MCPError, UnexpectedStatus, UnknownResultType
 from .listing import mirrored_parameters
-from .words import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
+from .words import CAPABILITIES, CLIENT_INFO, LISTS, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
 
 LONGEST_STATE = 1024 * 1024
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
+
+_SAFE = {*LISTS, *TARGETS, "server/discover", "completion/complete"} - {"tools/call"}
+"""Methods that only read."""
 
 log = logging.getLogger("turnwise.client")
 
@@ -64,15 +67,15 @@ class Caller:
         if with_progress:
             own["progressToken"] = number
         message = {"jsonrpc": "2.0", "id": number, "method": method, "params": {**params, "_meta": own}}
-        tool = self._tools.get(params["name"]) if method == "tools/call" else None
+        tool = self._tools.get(str(params.get("name"))) if method == "tools/call" else None
         headers = self._headers(method, params, tool) if self._has_headers else {}
-        safe = method != "tools/call" or (tool is not None and tool.safe)
+        safe = method in _SAFE or (tool is not None and tool.safe)
         return Outgoing(number, method, encode(message), headers, safe)
 
     def _headers(self, method: str, params: Mapping[str, Any], tool: Tool | None) -> dict[str, str]:
         headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method}
-        if (member := TARGETS.get(method)) is not None:
-            headers["Mcp-Name"] = header_value(params[member])
+        if (member := TARGETS.get(method)) is not None and isinstance(target := params.get(member), str):
+            headers["Mcp-Name"] = header_value(target)
         if tool is not None and tool.marks:
             arguments = params.get("arguments", {})
             for header, path in tool.marks.items():
@@ -85,10 +88,12 @@ class Caller:
         message = incoming.message
         if type(message) is not dict or message.get("jsonrpc") != "2.0" or "method" in message:
             raise _no_reply(incoming, "not a JSON-RPC response")
+        number = message.get("id")
+        is_mine = number == request.id and type(number) is type(request.id)
+        if not is_mine and (number is not None or "error" not in message):
+            raise _no_reply(incoming, f"the reply is to {number!r}, the request was {request.id!r}")
         if "error" in message:
-            raise _error(message["error"])
-        if message.get("id") != request.id or type(message["id"]) is not type(request.id):
-            raise _no_reply(incoming, f"the reply is to {message.get('id')!r}, the request was {request.id!r}")
+            raise _error(incoming, message)
         result = message.get("result")
         if type(result) is not dict:
             raise _no_reply(incoming, "the result is no object")
@@ -192,13 +197,16 @@ def _result_check(name: str, schema: Any) -> Check | None:
 
 def _no_reply(incoming: Incoming, reason: str) -> Exception:
     if incoming.status >= 300:
-        return UnexpectedStatus(incoming.status, incoming.raw[:200].decode("utf-8", "replace"))
+        return UnexpectedStatus(incoming.status, incoming.raw[:200].decode("utf-8", "replace"), incoming.headers)
     return InvalidReply(reason)
 
 
-def _error(error: Any) -> Exception:
+def _error(incoming: Incoming, message: Mapping[str, Any]) -> Exception:
+    error = message["error"]
     if not isinstance(error, dict) or type(error.get("code")) is not int or type(error.get("message")) is not str:
-        return InvalidReply("the error has no code and message")
+        return _no_reply(incoming, "the error has no code and message")
+    if "result" in message:
+        return InvalidReply("the reply has both a result and an error")
     return MCPError(error["code"], error["message"], error.get("data"))
 
 
@@ -220,7 +228,7 @@ def _check_interim(request: Outgoing, result: dict[str, Any], raw: bytes) -> Non
 
 def _check_keys(requests: Mapping[str, Any], raw: bytes) -> None:
     """Two questions under one key would leave one of them unseen. Only a suspicious text is read a second time."""
-    if b"\\" not in raw and all(raw.count(b'"%b"' % key.encode()) == 1 for key in requests):
+    if b"\\" not in raw and all(raw.count(b'"%b"' % key.encode()) == 1 for key in (*requests, "inputRequests")):
         return
     try:
         json.loads(raw, object_pairs_hook=_unique)

@@ -4,11 +4,12 @@ The official SDK's OAuth provider is one. The requests that it makes on the way 
 where it says, with nothing of ours; the request that it authorizes goes to the server alone.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import io
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ..errors import InvalidReply
+from ..errors import AuthorizationFailed, ConnectionLost, InvalidReply, TurnwiseError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,8 +23,6 @@ _CREDENTIALS = ("authorization", "cookie", "host", "content-length")
 class Auth(Protocol):
     """What a client needs of an `httpx2.Auth`."""
 
-    requires_response_body: bool
-
     def async_auth_flow(self, request: "httpx2.Request") -> "AsyncGenerator[httpx2.Request, httpx2.Response]":
         """Requests to be sent, each answered by its response."""
         ...
@@ -36,11 +35,30 @@ class Posted(NamedTuple):
     content: bytes | None = None
 
 
+class Line(NamedTuple):
+    """What requests go over, and how large the reply to our own may be."""
+
+    session: "aiohttp.ClientSession"
+    proxy: str | None
+    largest: int
+
+    def send(self, request: "httpx2.Request") -> Any:
+        """The request on its way."""
+        headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+        return self.session.request(
+            request.method,
+            str(request.url),
+            headers=headers,
+            data=io.BytesIO(request.content) if request.content else None,
+            allow_redirects=False,
+            proxy=self.proxy,
+        )
+
+
 @asynccontextmanager
-async def authorized(
-    auth: Auth, session: "aiohttp.ClientSession", proxy: str | None, url: str, headers: dict[str, str], body: bytes
-) -> AsyncIterator[Posted]:
+async def authorized(auth: Auth, line: Line, url: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
     """The response to a POST, after as many exchanges as the flow wants."""
+    import aiohttp
     import httpx2
 
     own = httpx2.Request("POST", url, headers=headers, content=body)
@@ -48,48 +66,58 @@ async def authorized(
     posted: Posted | None = None
     async with AsyncExitStack() as responses:
         responses.push_async_callback(flow.aclose)
-        try:
-            wanted = await anext(flow)
-            while True:
-                response = await responses.enter_async_context(_send(session, proxy, wanted))
-                content = None
-                if wanted is not own or response.status in (401, 403) or auth.requires_response_body:
-                    content = await _read(response)
-                if wanted is own:
-                    posted = Posted(response, content)
-                wanted = await flow.asend(_told(response, content or b"", wanted))
-        except StopAsyncIteration:
-            pass
+        wanted = await _next(anext(flow))
+        while wanted is not None:
+            is_own = wanted is own or (wanted.method, wanted.url, wanted.content) == ("POST", own.url, body)
+            try:
+                response = await responses.enter_async_context(line.send(wanted))
+            except aiohttp.ClientConnectorError as error:
+                # Our own request may have been served before: then it is not to be sent once more.
+                raise ConnectionLost(f"the server cannot be reached: {error}", sent=posted is not None) from error
+            told = _told(response, wanted, line.largest if is_own else LARGEST_ANSWER)
+            following = await _next(flow.asend(told))
+            if is_own:
+                posted = Posted(response, told.content if told.is_closed else None)
+            wanted = following
         if posted is None:
             raise InvalidReply("the authorization flow ended without sending the request")
         yield posted
 
 
-def _send(session: "aiohttp.ClientSession", proxy: str | None, request: "httpx2.Request") -> Any:
-    headers = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
-    return session.request(
-        request.method, str(request.url), headers=headers, data=request.content, allow_redirects=False, proxy=proxy
-    )
+async def _next(step: Awaitable[Any]) -> Any:
+    """What the flow wants to send next; None at its end."""
+    import aiohttp
+
+    try:
+        return await step
+    except StopAsyncIteration:
+        return None
+    except (TurnwiseError, aiohttp.ClientError):
+        raise
+    except Exception as error:
+        raise AuthorizationFailed(f"{type(error).__name__}: {error}") from error
 
 
-async def _read(response: "aiohttp.ClientResponse") -> bytes:
-    chunks, size = [], 0
-    async for chunk in response.content.iter_any():
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > LARGEST_ANSWER:
-            raise InvalidReply(f"an answer of the authorization flow has more than {LARGEST_ANSWER} bytes")
-    return b"".join(chunks)
-
-
-def _told(response: "aiohttp.ClientResponse", content: bytes, request: "httpx2.Request") -> "httpx2.Response":
-    """The response as the flow knows it. Whether a redirect is followed is the flow's own business."""
+def _told(response: "aiohttp.ClientResponse", request: "httpx2.Request", largest: int) -> "httpx2.Response":
+    """The response as the flow knows it, with a body that is read when the flow does: most are left to the caller.
+    Whether a redirect is followed is the flow's own business.
+    """
     import httpx2
 
+    class Body(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > largest:
+                    raise InvalidReply(f"a reply under authorization has more than {largest} bytes")
+                yield chunk
+
     headers = [(name, value) for name, value in response.headers.items() if name.lower() not in _FRAMING]
-    told = httpx2.Response(response.status, headers=headers, content=content, request=request)
+    told = httpx2.Response(response.status, headers=headers, stream=Body(), request=request)
     if told.has_redirect_location and (request.method == "GET" or response.status in (307, 308)):
-        target = request.url.join(told.headers["location"])
         plain = {name: value for name, value in request.headers.items() if name not in _CREDENTIALS}
-        told.next_request = httpx2.Request(request.method, target, headers=plain, content=request.content)
+        with suppress(httpx2.InvalidURL, ValueError):
+            target = request.url.join(told.headers["location"])
+            told.next_request = httpx2.Request(request.method, target, headers=plain, content=request.content)
     return told

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._json import decode
 from .._messages import Incoming, Notified, Outgoing
@@ -20,6 +20,9 @@ from ..errors import ConnectionLost, InvalidReply
 
 LONGEST_LINE = 64 * 1024 * 1024
 GRACE = 2.0
+LAST_WORDS = 0.25
+"""Seconds in which what a dead child wrote is still read; something that it started may hold its output open."""
+_LISTEN = "subscriptions/listen"
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV")
 _INHERITED_WINDOWS = ("APPDATA", "COMSPEC", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "USERPROFILE")
 
@@ -50,31 +53,28 @@ class Process:
         self._command = command
         self._owner = owner
         self._cancellation = cancellation
-        self._waiting: dict[Any, asyncio.Queue[Any]] = {}
-        self._child: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.Task[None] | None = None
+        self._child: _Child | None = None
         self._starting = asyncio.Lock()
+        self._is_open = False
 
     async def open(self) -> None:
         """Start the child."""
+        self._is_open = True
         await self._started()
 
     async def aclose(self) -> None:
         """Close its input, wait, and use force only where that is not enough."""
-        if self._child is not None:
-            await self._end(self._child)
-            _signal(self._child, signal.SIGTERM)  # What the child started and left behind.
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait([self._reader])
+        self._is_open = False
+        async with self._starting:
+            await self._end()
 
     async def exchange(self, request: Outgoing, notified: Notified) -> Incoming:
         """Write a line, and wait for the line that answers it."""
         child = await self._started()
         queue: asyncio.Queue[Any] = asyncio.Queue()
-        self._waiting[request.id] = queue
+        child.waiting[request.id] = (request.method, queue)
         try:
-            await _write(child, request.body)
+            await _write(child.input, request.body)
             while True:
                 item = await queue.get()
                 if isinstance(item, Exception):
@@ -85,49 +85,67 @@ class Process:
                 else:
                     return Incoming(200, message, raw)
         except asyncio.CancelledError:
-            with contextlib.suppress(ConnectionLost):
-                await _write(child, self._cancellation(request.id, "the client no longer waits"))
+            # It is not waited for: a child that does not read would hold up who no longer waits.
+            child.input.write(self._cancellation(request.id, "the client no longer waits") + b"\n")
             raise
         finally:
-            del self._waiting[request.id]
+            del child.waiting[request.id]
 
-    async def _started(self) -> asyncio.subprocess.Process:
+    async def _started(self) -> "_Child":
         async with self._starting:
-            if self._child is not None and self._child.returncode is None and self._reader and not self._reader.done():
+            if not self._is_open:
+                raise ConnectionLost("this client was left", sent=False)
+            if self._child is not None and not self._child.exited.is_set() and not self._child.reader.done():
                 return self._child
-            if self._child is not None:
-                await self._end(self._child)
+            await self._end()
             try:
-                self._child = await asyncio.create_subprocess_exec(
-                    *self._command.args,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    env={**_environment(), **(self._command.env or {})},
-                    cwd=self._command.cwd,
-                    limit=LONGEST_LINE,
-                    start_new_session=True,
-                )
+                self._child = await self._start()
             except (OSError, ValueError) as error:
                 raise ConnectionLost(f"the server cannot be started: {error}", sent=False) from error
-            self._reader = asyncio.create_task(self._read(self._child))
             return self._child
 
-    async def _read(self, child: asyncio.subprocess.Process) -> None:
-        """Hand every line to the exchange that waits for it, until the child's output ends."""
-        assert child.stdout is not None
-        fault: Exception | None = None
+    async def _start(self) -> "_Child":
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.subprocess_exec(
+            _Protocol,
+            *self._command.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=None,
+            env={**_environment(), **(self._command.env or {})},
+            cwd=self._command.cwd,
+            start_new_session=True,
+        )
+        process = asyncio.subprocess.Process(transport, protocol, loop)
+        assert process.stdin is not None
+        waiting: _Waiting = {}
+        reader = asyncio.create_task(self._read(process, waiting, protocol.exited))
+        return _Child(process.pid, process.stdin, waiting, reader, protocol.exited, transport)
+
+    async def _read(self, process: asyncio.subprocess.Process, waiting: "_Waiting", exited: asyncio.Event) -> None:
+        """Hand every line to the exchange that waits for it, until the child's output ends, or the child."""
+        fault: Exception = ConnectionLost("the server process ended before it replied", sent=True)
+        lines, end = asyncio.create_task(self._lines(process, waiting)), asyncio.create_task(exited.wait())
         try:
-            while line := await child.stdout.readline():
-                self._sort(line)
+            await asyncio.wait([lines, end], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([lines], timeout=LAST_WORDS)
+            if lines.done():
+                lines.result()
         except ValueError:
             fault = InvalidReply(f"the server wrote a line of more than {LONGEST_LINE} bytes")
-            _signal(child, signal.SIGKILL)
-        if fault is None:
-            fault = ConnectionLost("the server process ended before it replied", sent=True)
-        for queue in self._waiting.values():
-            queue.put_nowait(fault)
+            _signal(process.pid, signal.SIGKILL)
+        finally:
+            for task in (lines, end):
+                task.cancel()
+            for _, queue in waiting.values():
+                queue.put_nowait(fault)
 
-    def _sort(self, line: bytes) -> None:
+    async def _lines(self, process: asyncio.subprocess.Process, waiting: "_Waiting") -> None:
+        assert process.stdout is not None
+        while line := await process.stdout.readline():
+            self._sort(line, waiting)
+
+    def _sort(self, line: bytes, waiting: "_Waiting") -> None:
         raw = line.strip()
         if not raw:
             return
@@ -137,42 +155,79 @@ class Process:
             log.warning("the server wrote a line that is no message: %.200r", raw)
             return
         request_id = self._owner(message)
-        queue = self._waiting.get(request_id) if isinstance(request_id, int | str) else None
-        if queue is None and self._waiting and isinstance(message, dict) and "method" in message:
-            queue = next(reversed(self._waiting.values()))  # A log line says not whose it is.
+        queue = None
+        if isinstance(request_id, int | str):
+            _, queue = waiting.get(request_id, (None, None))
+        elif request_id is None and isinstance(message, dict):
+            # A log line says not whose it is, nor does the error to a line that could not be read.
+            calls = [queue for method, queue in waiting.values() if method != _LISTEN]
+            queue = calls[-1] if calls and ("method" in message or len(calls) == 1) else None
         if queue is None:
             log.debug("a message came for no request that is under way: %.200r", raw)
         else:
             queue.put_nowait((message, raw))
 
-    async def _end(self, child: asyncio.subprocess.Process) -> None:
-        if child.stdin is not None:
-            child.stdin.close()
+    async def _end(self) -> None:
+        """End the child, if there is one, and what it started and left behind."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.input.close()
         for force in (None, signal.SIGTERM, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM):
             if force is not None:
-                _signal(child, force)
+                _signal(child.pid, force)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GRACE):
-                    await child.wait()
-                    return
+                    await child.exited.wait()
+                    break
+        _signal(child.pid, signal.SIGTERM)
+        child.reader.cancel()
+        await asyncio.wait([child.reader])
+        child.transport.close()
 
 
-async def _write(child: asyncio.subprocess.Process, body: bytes) -> None:
-    assert child.stdin is not None
+_Waiting = dict[Any, tuple[str, "asyncio.Queue[Any]"]]
+
+
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells when the child ends, even if something that it started holds its output open."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=LONGEST_LINE, loop=asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        """Called by the transport."""
+        super().process_exited()
+        self.exited.set()
+
+
+class _Child(NamedTuple):
+    """One child, and who waits for its words: by request id, the method and where to put them."""
+
+    pid: int
+    input: asyncio.StreamWriter
+    waiting: _Waiting
+    reader: "asyncio.Task[None]"
+    exited: asyncio.Event
+    transport: asyncio.SubprocessTransport
+
+
+async def _write(child: asyncio.StreamWriter, body: bytes) -> None:
     try:
-        child.stdin.write(body + b"\n")
-        await child.stdin.drain()
+        child.write(body + b"\n")
+        await child.drain()
     except (OSError, RuntimeError) as error:
         raise ConnectionLost(f"the server process takes no more input: {error}", sent=True) from error
 
 
-def _signal(child: asyncio.subprocess.Process, number: int) -> None:
+def _signal(pid: int, number: int) -> None:
     """Signal the child and what it started."""
     with contextlib.suppress(ProcessLookupError):
         if sys.platform == "win32":
-            child.terminate()
+            os.kill(pid, signal.SIGTERM)
         else:
-            os.killpg(child.pid, number)
+            os.killpg(pid, number)
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,28 @@
+"""What the tests of the documentation share: where the samples are, and how one is loaded."""
+
+import importlib.util
+import os
+import socket
+from pathlib import Path
+from types import ModuleType
+
+import turnwise
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "docs_src"
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(turnwise.__file__).parents[1])}
+
+
+def load(name: str) -> ModuleType:
+    """A sample as a module of its own, fresh every time."""
+    spec = importlib.util.spec_from_file_location(f"sample_{name.replace('/', '_')[:-3]}", SAMPLES / name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
