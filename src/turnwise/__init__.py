@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._binding import Resolve
+from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
+from ._guards import Begun, FlowStore, Known, MemoryStore, Running
 from ._messages import (
     AcceptedElicitation,
     AcceptedUrlElicitation,
@@ -26,6 +28,8 @@ from ._messages import (
     Sample,
 )
 from ._sealed import RequestStateSecurity, StateCodec
+from ._shedding import Load, Overload
+from ._steps import step
 from .auth import AccessToken, AuthSettings, TokenVerifier, VerifierUnavailable
 from .context import Context
 from .dialects.content import AssistantMessage, Audio, Image, Message, UserMessage
@@ -38,6 +42,8 @@ from .errors import (
     ConnectionLost,
     DeadlineExceeded,
     Declined,
+    EffectUnknown,
+    EndlessFlow,
     HandshakeRequired,
     InvalidAnswer,
     InvalidArguments,
@@ -45,6 +51,7 @@ from .errors import (
     InvalidReply,
     InvalidRequestState,
     InvalidSignature,
+    LedgerTooLarge,
     MalformedQuestion,
     MCPError,
     MissingClientCapability,
@@ -76,7 +83,11 @@ if TYPE_CHECKING:
     from ._pending_store import SQLitePendingStore
     from .client import Client
     from .dialects.answering import Asking
+    from .stores.postgres import PostgresStore
+    from .stores.redis import RedisStore
+    from .stores.sqlite import SQLiteStore
     from .sync import SyncClient
+    from .telemetry import OpenTelemetry
     from .transports.http import HTTP
     from .transports.process import Command
 
@@ -94,6 +105,8 @@ __all__ = [
     "AuthSettings",
     "AuthorError",
     "AuthorizationFailed",
+    "Begun",
+    "Budget",
     "CacheHint",
     "CallbackFailed",
     "CallerError",
@@ -108,9 +121,12 @@ __all__ = [
     "Declined",
     "DeclinedElicitation",
     "Done",
+    "EffectUnknown",
     "Elicit",
     "ElicitURL",
     "ElicitationResult",
+    "EndlessFlow",
+    "FlowStore",
     "HandshakeRequired",
     "Image",
     "InMemoryBus",
@@ -123,24 +139,34 @@ __all__ = [
     "InvalidRequestState",
     "InvalidSignature",
     "JWTVerifier",
+    "Known",
+    "LedgerTooLarge",
     "ListRoots",
+    "Load",
     "MCPError",
     "MCPServer",
     "MalformedQuestion",
+    "MemoryStore",
     "Message",
     "MissingClientCapability",
+    "OpenTelemetry",
     "Outgoing",
+    "Overload",
     "PeerError",
     "Pending",
     "PendingStore",
+    "PostgresStore",
     "RedirectRefused",
+    "RedisStore",
     "ReplayMismatch",
     "RequestStateSecurity",
     "Resolve",
     "ResourceNotFound",
     "ResponseCache",
     "RoundOver",
+    "Running",
     "SQLitePendingStore",
+    "SQLiteStore",
     "Sample",
     "StateCodec",
     "StepFailed",
@@ -159,6 +185,7 @@ __all__ = [
     "UnsupportedVersion",
     "UserMessage",
     "VerifierUnavailable",
+    "step",
 ]
 
 
@@ -169,9 +196,13 @@ _LATER = {
     "HTTP": "turnwise.transports.http",
     "InputRequiredResult": "mcp_types",
     "JWTVerifier": "turnwise._jwt",
+    "OpenTelemetry": "turnwise.telemetry",
     "Pending": "turnwise._pending",
     "PendingStore": "turnwise._pending",
+    "PostgresStore": "turnwise.stores.postgres",
+    "RedisStore": "turnwise.stores.redis",
     "ResponseCache": "turnwise._caching",
+    "SQLiteStore": "turnwise.stores.sqlite",
     "SQLitePendingStore": "turnwise._pending_store",
     "Subscription": "turnwise._listening",
     "SyncClient": "turnwise.sync",

@@ -95,7 +95,8 @@ class Check:
         return outcome, context.flow
 
     def _seen(self, effect: Effect) -> None:
-        self._findings.append(Finding(self._round, effect.what, effect.advice, effect.where))
+        if not any((found.what, found.where) == (effect.what, effect.where) for found in self._findings):
+            self._findings.append(Finding(self._round, effect.what, effect.advice, effect.where))
 
     def _compare(self, first: Any, second: Any, after: Ledger | None, settled: Ledger | None) -> None:
         if isinstance(second, AuthorError):
