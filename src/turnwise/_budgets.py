@@ -1,6 +1,6 @@
 """How much a flow may take: rounds, time, bytes. All is counted inside the seal, where no client can change it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 KIB = 1024
 DAY = 24 * 3600.0
@@ -29,10 +29,8 @@ class Budget:
     patience: float = 10.0
     """Seconds to wait for a guarded step that another instance is doing at this moment."""
 
-    @property
-    def small_bytes(self) -> int:
-        """Up to here a token needs no thought."""
-        return min(self.warn_bytes, self.spill_bytes, self.max_bytes)
+    small_bytes: int = field(init=False)
+    """Up to here a token needs no thought."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes"):
@@ -41,3 +39,4 @@ class Budget:
         for name in ("sheds", "last_shed", "patience"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be below 0, not {getattr(self, name)!r}")
+        object.__setattr__(self, "small_bytes", min(self.warn_bytes, self.spill_bytes, self.max_bytes))

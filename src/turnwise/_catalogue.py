@@ -95,14 +95,14 @@ async def _within(context: Context[Any, Any], run: Run) -> dict[str, Any] | Ask 
         current.reset(token)
 
 
-def _note_unused(call: Call, ledger: Ledger, terms: Terms, unused: list[str]) -> None:
+def _note_unused(context: Context[Any, Any], unused: list[str]) -> None:
     """Say what a finished flow recorded and did not use: harmless between versions, a sign of trouble within one."""
-    level = logging.INFO if ledger.version != terms.version else logging.WARNING
+    is_other = context.flow_version != context.terms.version
     log.log(
-        level,
+        logging.INFO if is_other else logging.WARNING,
         "%s %r finished without %s, which an earlier round settled: does it take another path from round to round?",
-        call.method,
-        call.target,
+        context.call.method,
+        context.call.target,
         ", ".join(repr(key) for key in unused),
     )
 
@@ -166,17 +166,23 @@ class Catalogue:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
-        return self.serve(call, endpoint.run, endpoint.terms)
+        terms = endpoint.terms
+        return (
+            self._watched(call, endpoint.run, terms)
+            if self._is_special(terms)
+            else self.play(call, endpoint.run, terms)
+        )
 
     def serve(self, call: Call, run: Run, terms: Terms) -> Awaitable[Outcome]:
         """One round of a call, watched where somebody wants to watch."""
-        if terms.single_use or self.gauge is not None or self.observer is not None:
-            return self._watched(call, run, terms)
-        return self.play(call, run, terms)
+        return self._watched(call, run, terms) if self._is_special(terms) else self.play(call, run, terms)
+
+    def _is_special(self, terms: Terms) -> bool:
+        return terms.single_use or self.gauge is not None or self.observer is not None
 
     async def _watched(self, call: Call, run: Run, terms: Terms) -> Outcome:
         """One round that is counted, told of, or answered only once."""
-        context = await self._begun(call, terms)
+        context: Context[Any, Any] = Context(call, self._host, await self._brought(call, terms), terms)
         played = partial(self.play, call, run, terms, context)
         with ExitStack() as stack:
             if self.gauge is not None:
@@ -191,51 +197,47 @@ class Catalogue:
                 tell(outcome)
             return outcome
 
-    async def _begun(self, call: Call, terms: Terms) -> Context[Any, Any]:
-        """A call's context, with the ledger that it brought."""
-        ledger = None if call.state is None else self._opened(call, call.state, terms)
-        if ledger is not None and ledger.is_spilled:
-            await _carrying.restore(ledger, terms.guard)
-        return Context(call, self._host, ledger, terms)
-
     async def play(self, call: Call, run: Run, terms: Terms, context: Context[Any, Any] | None = None) -> Outcome:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""
         if context is None:
-            context = await self._begun(call, terms)
-        brought = context.flow
+            ledger = None if call.state is None else await self._brought(call, terms)
+            context = Context(call, self._host, ledger, terms)
         outcome = await (_within(context, run) if Declared.count else play(context, run))
         if not isinstance(outcome, Ask | Yield):
-            if brought is not None and (unused := context.unused()):
-                _note_unused(call, brought, terms, unused)
+            if call.state is not None and (unused := context.unused()):
+                _note_unused(context, unused)
             return Done(outcome)
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
-        token = await self._sealed(call, outcome.carrier, terms, isinstance(outcome, Yield))
+        settled: Ledger = outcome.carrier
+        token = self._seal(call, terms, isinstance(outcome, Yield), settled)
+        if len(token) > terms.budget.small_bytes:
+            seal = partial(self._seal, call, terms, isinstance(outcome, Yield))
+            token = await _carrying.shrink(token, settled, terms, seal)
         if log.isEnabledFor(logging.INFO):
             _note_round(context, len(token))
         return Ask(outcome.questions, token) if isinstance(outcome, Ask) else Yield(token)
 
-    def _opened(self, call: Call, state: str, terms: Terms) -> Ledger:
+    async def _brought(self, call: Call, terms: Terms) -> Ledger | None:
+        """The ledger that a call brings, whole."""
+        if call.state is None:
+            return None
         bearer = Bearer(self._principal(call), self._name)
-        ledger = Ledger.decode(*self._security.unseal(call, bearer, state))
+        ledger = Ledger.decode(*self._security.unseal(call, bearer, call.state))
         if call.post.now > ledger.started + terms.budget.deadline:
             raise InvalidRequestState("the flow's deadline has passed")
+        if ledger.is_spilled:
+            await _carrying.restore(ledger, terms.guard)
         return ledger
 
-    async def _sealed(self, call: Call, ledger: Ledger, terms: Terms, is_shed: bool) -> str:
-        budget = terms.budget
-        if ledger.sequence > budget.rounds:
-            raise EndlessFlow(budget.rounds)
+    def _seal(self, call: Call, terms: Terms, is_shed: bool, ledger: Ledger) -> str:
+        if ledger.sequence > terms.budget.rounds:
+            raise EndlessFlow(terms.budget.rounds)
         if ledger.version is None:
             ledger.version = terms.version
+        ttl = terms.budget.shed_ttl if is_shed else None
         bearer = Bearer(self._principal(call), self._name)
-        ttl = budget.shed_ttl if is_shed else None
-
-        def seal(ledger: Ledger) -> str:
-            return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
-
-        token = seal(ledger)
-        return await _carrying.shrink(token, ledger, terms, seal) if len(token) > budget.small_bytes else token
+        return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
 
     def _principal(self, call: Call) -> str | None:
         bind = self._security.bind_principal
