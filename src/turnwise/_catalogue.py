@@ -144,6 +144,7 @@ class Catalogue:
         self.terms = terms
         self.gauge: Gauge | None = None
         self.observer: Observer | None = None
+        self.is_watched = False
         self.hints: dict[str, CacheHint] = {}
         self.tools: dict[str, Endpoint] = {}
         self.marked: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
@@ -167,18 +168,18 @@ class Catalogue:
         if endpoint is None:
             endpoint, call = self.find(call)
         terms = endpoint.terms
-        return (
-            self._watched(call, endpoint.run, terms)
-            if self._is_special(terms)
-            else self.play(call, endpoint.run, terms)
-        )
+        if self.is_watched or terms.single_use:
+            return self._watched(call, endpoint.run, terms)
+        return self.play(call, endpoint.run, terms)
 
     def serve(self, call: Call, run: Run, terms: Terms) -> Awaitable[Outcome]:
         """One round of a call, watched where somebody wants to watch."""
-        return self._watched(call, run, terms) if self._is_special(terms) else self.play(call, run, terms)
+        return self._watched(call, run, terms) if self.is_watched else self.play(call, run, terms)
 
-    def _is_special(self, terms: Terms) -> bool:
-        return terms.single_use or self.gauge is not None or self.observer is not None
+    def watch(self, gauge: Gauge | None, observer: Observer | None) -> None:
+        """Have every round counted, or told of."""
+        self.gauge, self.observer = gauge, observer
+        self.is_watched = gauge is not None or observer is not None
 
     async def _watched(self, call: Call, run: Run, terms: Terms) -> Outcome:
         """One round that is counted, told of, or answered only once."""

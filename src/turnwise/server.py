@@ -92,8 +92,7 @@ class MCPServer(Generic[LifespanT]):
         self._store = store or (MemoryStore() if self._security.is_process_local else None)
         gauge = None if shed_when is None else Gauge()
         self._catalogue = Catalogue(self, info, self._security, self._bus, self._terms(budget, shed_when, gauge))
-        self._catalogue.gauge = gauge
-        self._catalogue.observer = telemetry
+        self._catalogue.watch(gauge, telemetry)
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
