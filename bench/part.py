@@ -12,7 +12,7 @@ from bench.fleet import Spec
 from bench.load import BUSY
 from bench.machine import described
 from bench.measure import Bench
-from bench.report import QUIET, Bar, Ratio, Repeat, Rows
+from bench.report import QUIET, Amount, Bar, Ratio, Repeat, Rows
 
 
 def nothing(_: Bench, __: Sequence[Spec]) -> None:
@@ -21,7 +21,7 @@ def nothing(_: Bench, __: Sequence[Spec]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the two comparisons: of servers, or of clients."""
+    """One part: the servers, the clients, or replay."""
 
     name: str
     specs: tuple[Spec, ...]
@@ -29,9 +29,9 @@ class Part:
     seconds: float
     repeat_once: Callable[[Bench, Sequence[Spec]], Rows]
     table: Callable[[Rows], str]
-    ratios: tuple[Ratio, ...]
+    ratios: tuple[Ratio | Amount, ...]
     bars: tuple[Bar, ...]
-    opposite: str
+    opposite: str | None = None
     """Who is not to be the limit: the `generator` of a server's load, the `server` of a client's."""
     prepare: Callable[[Bench, Sequence[Spec]], None] = nothing
 
@@ -77,7 +77,7 @@ class Part:
 
     def _warnings(self, rows: Rows) -> list[str]:
         """What makes figures doubtful: an opposite at its limit, or a machine with other things to do."""
-        bound = report.above(rows, f"{self.opposite}_share", BUSY)
+        bound = report.above(rows, f"{self.opposite}_share", BUSY) if self.opposite else []
         doubtful = report.above(rows, "disturbance", QUIET)
         found = []
         if bound:

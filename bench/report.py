@@ -22,17 +22,41 @@ Column = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A named quotient of one figure between two rows."""
+    """A named quotient of one figure between two rows, or of a figure to another one, `over`."""
 
     name: str
     figure: str
     of: str
     to: str
+    over: str | None = None
+
+    @property
+    def rows(self) -> set[str]:
+        return {self.of, self.to}
+
+    def value(self, repeat: Repeat) -> float:
+        return repeat[self.of][self.figure] / repeat[self.to][self.over or self.figure]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A figure that is compared with nothing, because it is the same on every machine, or has to be."""
+
+    name: str
+    figure: str
+    of: str
+
+    @property
+    def rows(self) -> set[str]:
+        return {self.of}
+
+    def value(self, repeat: Repeat) -> float:
+        return repeat[self.of][self.figure]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A ratio over all repeats."""
+    """A ratio or an amount over all repeats."""
 
     median: float
     least: float
@@ -41,7 +65,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a ratio has to reach, or with `at_most` has to stay under."""
+    """What a ratio or an amount has to reach, or with `at_most` must not exceed."""
 
     ratio: str
     bound: float
@@ -59,14 +83,14 @@ def medians(repeats: Sequence[Repeat]) -> Rows:
     }
 
 
-def spreads(repeats: Sequence[Repeat], ratios: Sequence[Ratio]) -> dict[str, Spread]:
-    """Each ratio whose two rows were measured."""
+def spreads(repeats: Sequence[Repeat], ratios: Sequence[Ratio | Amount]) -> dict[str, Spread]:
+    """Each ratio or amount whose rows were measured."""
     present = repeats[0].keys()
-    return {ratio.name: _spread(repeats, ratio) for ratio in ratios if {ratio.of, ratio.to} <= present}
+    return {ratio.name: _spread(repeats, ratio) for ratio in ratios if ratio.rows <= present}
 
 
-def _spread(repeats: Sequence[Repeat], ratio: Ratio) -> Spread:
-    values = [repeat[ratio.of][ratio.figure] / repeat[ratio.to][ratio.figure] for repeat in repeats]
+def _spread(repeats: Sequence[Repeat], ratio: Ratio | Amount) -> Spread:
+    values = [ratio.value(repeat) for repeat in repeats]
     return Spread(median(values), min(values), max(values))
 
 

@@ -1,4 +1,4 @@
-"""The benchmark: each side on one core, in turns, several times over; first the servers, then the clients.
+"""The benchmark: each side on one core, in turns, several times over; the servers, the clients, then replay.
 
 `python -m bench.run` prints the tables and writes `bench/results.json`; `--check` makes a missed bar an error.
 """
@@ -16,11 +16,12 @@ from bench.fleet import Spec
 from bench.machine import Yardstick, on_core, two_cores
 from bench.measure import Bench
 from bench.part import Part
+from bench.replay_part import REPLAY
 from bench.report import Rows
 from bench.servers_part import SERVERS
 
 RESULTS = Path(__file__).parent / "results.json"
-PARTS = (SERVERS, CLIENTS)
+PARTS = (SERVERS, CLIENTS, REPLAY)
 ATTEMPTS = 2
 QUICK_REPEATS, QUICK_SECONDS = 2, 0.6
 
@@ -28,11 +29,13 @@ QUICK_REPEATS, QUICK_SECONDS = 2, 0.6
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure Turnwise, the official SDK and a floor.")
     parser.add_argument("--quick", action="store_true", help="2 short repeats, to see that it runs")
-    parser.add_argument("--only", choices=[part.name for part in PARTS], help="one part, default both")
+    parser.add_argument("--only", choices=[part.name for part in PARTS], help="one part, default all")
     parser.add_argument("--servers", help="comma-separated names of rows, default all")
     parser.add_argument("--clients", help="comma-separated names of rows, default all")
-    parser.add_argument("--repeats", type=int, help="default 7 for servers, 5 for clients")
-    parser.add_argument("--seconds", type=float, help="per row and load, default 2 for servers, 0.6 for clients")
+    parser.add_argument("--repeats", type=int, help="default 7 for servers, 5 for clients, 3 for replay")
+    parser.add_argument(
+        "--seconds", type=float, help="per row and load, default 2 for servers, 0.6 for clients, 0.3 for replay"
+    )
     parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--out", type=Path, default=RESULTS)
     return parser.parse_args()
@@ -40,7 +43,7 @@ def parse_options() -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[tuple[Part, list[Spec]]]:
     names = {"servers": options.servers, "clients": options.clients}
-    return [(part, part.chosen(names[part.name])) for part in PARTS if options.only in (None, part.name)]
+    return [(part, part.chosen(names.get(part.name))) for part in PARTS if options.only in (None, part.name)]
 
 
 def run(part: Part, specs: Sequence[Spec], options: argparse.Namespace) -> list[Rows]:
@@ -56,7 +59,7 @@ def run(part: Part, specs: Sequence[Spec], options: argparse.Namespace) -> list[
 
 
 def write_results(part: Part, results: dict[str, object], path: Path) -> None:
-    """The servers are the file itself, the clients a section of it; what was not measured stays as it was."""
+    """The servers are the file itself, each other part a section of it; what was not measured stays as it was."""
     whole = json.loads(path.read_text()) if path.exists() else {}
     whole |= results if part is SERVERS else {part.name: results}
     path.write_text(json.dumps(whole, indent=2) + "\n")

@@ -16,7 +16,7 @@ from ._guards import Guard
 from ._json import encode
 from ._ledger import SPILLED, Entry, Ledger
 from ._messages import Ask, Done, Outcome, Question, Yield
-from ._rounds import Terms
+from ._terms import Terms
 from .errors import AuthorError, InvalidRequestState, LedgerTooLarge, MCPError, ToolError
 
 log = logging.getLogger("turnwise.flows")
@@ -74,11 +74,9 @@ async def _spilled(ledger: Ledger, guard: Guard, excess: int) -> Ledger:
 async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
     """The one reply to this token."""
     if await guard.is_known(_use(ledger, ledger.sequence + 1)):
-        raise InvalidRequestState("used before: the flow has gone on")
+        # Not a stale state, which makes clients begin anew, and do everything again.
+        raise ToolError("This call has gone on from here before: its earlier state is not taken again.")
     key = _use(ledger, ledger.sequence)
-    known = await guard.begin(key, "this round")
-    if known is not None:
-        return _told(*known[0])
     # The client may go away: what is begun is finished, and the one who asks again gets the reply.
     work = asyncio.ensure_future(_answered(guard, key, serve))
     _under_way.add(work)
@@ -87,6 +85,9 @@ async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitabl
 
 
 async def _answered(guard: Guard, key: str, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    known = await guard.begin(key, "this round")
+    if known is not None:
+        return _told(*known[0])
     try:
         outcome = await serve()
     except Exception as error:  # Whatever it is, it is the reply to this token.

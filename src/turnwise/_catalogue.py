@@ -16,15 +16,17 @@ from . import _carrying
 from ._binding import Binding
 from ._bus import SubscriptionBus
 from ._calling import in_thread
+from ._json import decode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._resolving import Plan, Resolution
-from ._rounds import Terms, play
+from ._rounds import play
 from ._schemas import Check
 from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
 from ._shedding import Gauge
 from ._steps import Declared, current
 from ._templates import Template
+from ._terms import Terms
 from .context import Context
 from .dialects.asking import is_input_required, returned
 from .errors import (
@@ -72,6 +74,10 @@ class Endpoint:
         if is_input_required(value):
             context.hand_out(*returned(value))
         return self.render(context.call, value)
+
+
+def _is_nested(arguments: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, dict | list) for value in arguments.values())
 
 
 def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
@@ -237,6 +243,9 @@ class Catalogue:
         if ledger.version is None:
             ledger.version = terms.version
         ttl = terms.budget.shed_ttl if is_shed else None
+        if _is_nested(call.arguments):
+            # The function may have changed what it was given; the retry comes with what was sent.
+            call = call._replace(arguments=decode(call.post.body)["params"]["arguments"])
         bearer = Bearer(self._principal(call), self._name)
         return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
 

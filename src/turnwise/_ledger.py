@@ -19,6 +19,8 @@ from ._json import encode
 from .errors import InvalidRequestState
 
 ANSWER: Final = "a"
+RAW: Final = "r"
+"""An answer that came and was not read yet."""
 STEP: Final = "s"
 FAILURE: Final = "f"
 CLOCK: Final = "t"
@@ -26,7 +28,10 @@ MARKER: Final = "m"
 SPILLED: Final = "@"
 """An entry whose value lies in a store; what is here says where."""
 CHECKPOINT: Final = "!checkpoint"
+ASIDE: Final = "!aside:"
+"""Before the key of an answer to a question as another version words it."""
 _ACCEPTED: Final = "+"
+_ACCEPTED_RAW: Final = "*"
 MARK_BYTES: Final = 8
 """A fingerprint has 64 bits."""
 
@@ -73,7 +78,10 @@ class Ledger:
         """A ledger out of what `encode` made, possibly on an older or newer instance."""
         try:
             started, sequence, sheds, version, rows, asked, handed, state, *tail = data
-            entries = {row[0]: _unpack(*row[1:]) for row in rows}
+            entries = {
+                key: Entry(kind, mark, value) if kind not in _PACKED else Entry(_PACKED[kind], mark, _accepted(value))
+                for key, kind, mark, value in rows
+            }
             trace, is_spilled = tail or (None, False)
             asked, handed = {**asked}, {**handed}
             return cls(lineage, started, sequence, sheds, version, entries, asked, handed, state, trace, is_spilled)
@@ -85,17 +93,18 @@ class Ledger:
         return hmac.digest(self.lineage, purpose.encode(), "sha256")
 
 
+_PACKED: Final = {_ACCEPTED: ANSWER, _ACCEPTED_RAW: RAW}
+
+
 def _pack(entry: Entry) -> tuple[str, str, Any]:
     kind, fingerprint, value = entry
-    if kind == ANSWER and value.keys() == {"action", "content"} and value["action"] == "accept":
-        return _ACCEPTED, fingerprint, value["content"]
+    if kind in (ANSWER, RAW) and value.keys() == {"action", "content"} and value["action"] == "accept":
+        return _ACCEPTED if kind == ANSWER else _ACCEPTED_RAW, fingerprint, value["content"]
     return entry
 
 
-def _unpack(kind: str, fingerprint: str, value: Any) -> Entry:
-    if kind == _ACCEPTED:
-        return Entry(ANSWER, fingerprint, {"action": "accept", "content": value})
-    return Entry(kind, fingerprint, value)
+def _accepted(content: Any) -> dict[str, Any]:
+    return {"action": "accept", "content": content}
 
 
 def is_json(data: Any) -> bool:

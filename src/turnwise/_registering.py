@@ -14,9 +14,9 @@ from ._calling import inner
 from ._catalogue import Endpoint
 from ._messages import CacheHint
 from ._resolving import plan
-from ._rounds import Terms
 from ._schemas import check_for
 from ._templates import compile_template, is_template
+from ._terms import Terms
 from .context import Context
 from .dialects import content, listing
 from .errors import InvalidParams, InvalidSignature

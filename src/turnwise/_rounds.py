@@ -41,14 +41,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
-from ._budgets import Budget
-from ._guards import Guard
-from ._ledger import ANSWER, CLOCK, MARKER, Entry, Ledger
+from ._ledger import ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger
 from ._messages import Ask, Call, Question, Yield
 from ._siblings import siblings
+from ._terms import Terms
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
 log = logging.getLogger("turnwise.rounds")
@@ -69,25 +67,6 @@ class Suspend(BaseException):
     """The round ends here: a question is open, or another instance is to go on."""
 
 
-_USUAL_BUDGET = Budget()
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How the rounds of one function are played.
-
-    `effects`: no step runs before the client holds a token, so that a lost first reply cannot start a second flow.
-    `single_use`: of each token one reply is made. `guard` remembers what must not happen twice.
-    """
-
-    version: str | None = None
-    effects: bool = False
-    single_use: bool = False
-    budget: Budget = _USUAL_BUDGET
-    guard: Guard | None = None
-    is_overloaded: Callable[[], bool] | None = None
-
-
 _USUAL = Terms()
 
 
@@ -103,6 +82,7 @@ class Leg:
     _advanced = False
     _closed = False
     _yielding = False
+    _kept = False
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
         self.call = call
@@ -159,16 +139,20 @@ class Leg:
         ledger = self._ledger
         if ledger is None:
             return None
+        mark = question.fingerprint
         entry = ledger.entries.get(key)
-        if entry is not None and entry.fingerprint == question.fingerprint:
+        if entry is None or entry.fingerprint != mark:
+            self._sort_out(ledger, key, mark)
+            entry = ledger.entries.get(key)
+        if entry is not None:
             try:
-                return (question.read(question.tidy(entry.value)),)
+                if entry.kind == RAW:
+                    entry = ledger.entries[key] = Entry(ANSWER, mark, question.tidy(entry.value))
+                return (question.read(entry.value),)
             except ValueError:
                 del ledger.entries[key]
-        elif entry is not None:
-            log.warning(CHANGED, key)
         answer = self.call.answers.get(key)
-        if answer is None or ledger.asked.get(key) != question.fingerprint:
+        if answer is None or ledger.asked.get(key) != mark:
             return None
         try:
             kept = question.tidy(answer)
@@ -176,8 +160,24 @@ class Leg:
         except ValueError:
             log.info("the answer %r does not fit its question, which is asked again", key)
             return None
-        ledger.entries[key] = Entry(ANSWER, question.fingerprint, kept)
+        ledger.entries[key] = Entry(ANSWER, mark, kept)
         return (value,)
+
+    def _sort_out(self, ledger: Ledger, key: str, mark: str) -> None:
+        """Put what was answered to another wording of a question aside, and take back what was answered to this one.
+
+        Two versions may take turns: each finds its own answer again, and neither asks twice.
+        """
+        entries, entry = ledger.entries, ledger.entries.get(key)
+        asked, answer = ledger.asked.get(key), self.call.answers.get(key)
+        if entry is not None and entry.fingerprint != mark:
+            log.warning(CHANGED, key)
+            if entry.kind in (ANSWER, RAW):
+                entries[_aside(key, entry.fingerprint)] = entries.pop(key)
+        if asked is not None and asked != mark and isinstance(answer, dict):
+            entries[_aside(key, asked)] = Entry(RAW, asked, answer)
+        if key not in entries and (kept := entries.pop(_aside(key, mark), None)) is not None:
+            entries[key] = kept
 
     async def answer(self, key: str, question: Question) -> Any:
         """The answer to one question, now or in a later round."""
@@ -256,23 +256,30 @@ class Leg:
     def unused(self) -> list[str]:
         """The keys of recorded answers and steps that this round did not come by."""
         ledger = self._ledger
-        if ledger is None:
+        if ledger is None or len(ledger.entries) == sum((self._claims or {}).values()):
             return []
-        claims = self._claims or {}
-        claimed = {name if n == 0 else f"{name}#{n + 1}" for name, count in claims.items() for n in range(count)}
+        claimed = self._claimed()
         return [
             key
             for key, entry in ledger.entries.items()
-            if key not in claimed and entry.kind != MARKER and key not in ledger.handed
+            if key not in claimed and entry.kind != MARKER and key not in ledger.handed and not key.startswith(ASIDE)
         ]
+
+    def _claimed(self) -> set[str]:
+        claims = self._claims or {}
+        return {name if n == 0 else f"{name}#{n + 1}" for name, count in claims.items() for n in range(count)}
 
     def is_behind(self) -> bool:
         """Whether an earlier round got further than this place: it settled or asked something not come by yet."""
         ledger = self._ledger
         if ledger is None or self.call.state is None:
             return False
-        claims = self._claims or {}
-        return bool(self.unused()) or any(key.partition("#")[0] not in claims for key in ledger.asked)
+        claimed = self._claimed()
+        return (
+            bool(self.unused())
+            or any(key not in claimed for key in ledger.asked)
+            or (CHECKPOINT in ledger.entries and not self._kept)
+        )
 
     def hand_out(self, questions: Mapping[str, Question], state: str | None) -> NoReturn:
         """Ask what the author returned, with the author's own state beside it, in place of what was returned before."""
@@ -301,7 +308,7 @@ class Leg:
             # to returned questions are kept here too, in case the function went on and asked inline.
             is_open = key in ledger.asked and key not in ledger.entries and key not in self._pending
             if is_open and isinstance(answer, dict):
-                ledger.entries[key] = Entry(ANSWER, ledger.asked[key], answer)
+                ledger.entries[key] = Entry(RAW, ledger.asked[key], answer)
                 if key not in ledger.handed:
                     log.warning("the answer %r came, but was not asked for again: does its question change?", key)
         ledger.asked = {key: question.fingerprint for key, question in self._pending.items()}
@@ -368,6 +375,10 @@ async def _settle(leg: Leg) -> None:
         stray.cancel()
     while leg._working:
         await asyncio.wait(leg._working)
+
+
+def _aside(key: str, mark: str) -> str:
+    return f"{ASIDE}{key}:{mark}"
 
 
 def _failure(task: "asyncio.Task[Any]") -> BaseException | None:

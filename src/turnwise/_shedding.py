@@ -45,32 +45,33 @@ class Gauge:
         self.in_flight = 0
         self._lag = 0.0
         self._due = 0.0
-        self._ticking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def load(self) -> Load:
         """The load at this moment; a tick that is overdue counts."""
-        overdue = time.monotonic() - self._due if self._ticking else 0.0
+        overdue = time.monotonic() - self._due if self._loop is not None else 0.0
         return Load(self.in_flight, max(self._lag, overdue))
 
     def __enter__(self) -> None:
         """A call begins."""
         self.in_flight += 1
-        if not self._ticking:
-            self._ticking, self._lag = True, 0.0
-            self._schedule()
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._lag = loop, 0.0
+            self._schedule(loop)
 
     def __exit__(self, *_: object) -> None:
         """A call ends."""
         self.in_flight -= 1
 
-    def _schedule(self) -> None:
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = time.monotonic() + TICK
-        asyncio.get_running_loop().call_later(TICK, self._tick)
+        loop.call_later(TICK, self._tick, loop)
 
-    def _tick(self) -> None:
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         # Half of the old value stays, so that one late tick is not forgotten at once and not remembered for ever.
         self._lag = max(time.monotonic() - self._due, self._lag / 2)
         if self.in_flight > 0:
-            self._schedule()
+            self._schedule(loop)
         else:
-            self._ticking = False
+            self._loop = None

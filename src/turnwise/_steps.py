@@ -19,6 +19,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import to_jsonable_python
 
 from ._calling import hints_of, in_thread, is_async, name_of
+from ._json import encode
 from ._ledger import FAILURE, STEP, Entry, fingerprint, is_json
 from ._rounds import Leg
 from .errors import AuthorError, ReplayMismatch, StepFailed, ToolError
@@ -39,6 +40,7 @@ current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
 """The round that runs, for functions that are steps by themselves. Set only once such a function exists."""
 in_step: ContextVar[bool] = ContextVar("turnwise_in_step", default=False)
 """Whether what runs belongs to a step, where effects are in their place."""
+_ANY: "TypeAdapter[Any]" = TypeAdapter(Any)
 _under_way: set[asyncio.Future[Any]] = set()
 
 
@@ -159,14 +161,11 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
     if guard is None:
         raise AuthorError(NO_STORE.format(step.key))
     key = leg.book().derive(f"guard:{step.key}").hex()
-    known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
-    if known is not None:
-        entry = Entry(*known[0])
-        if entry.fingerprint != mark:
-            raise ReplayMismatch(step.key)
-        return entry
 
     async def done() -> Entry:
+        known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
+        if known is not None:
+            return Entry(*known[0])
         try:
             entry = await _run(step, mark)
         except AuthorError as error:  # It was done; only what it gave cannot be kept.
@@ -174,11 +173,21 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
         await guard.finish(key, list(entry))
         return entry
 
-    # The client may go away: what is begun is finished, and the one who asks again gets the result.
+    # The client may go away, even while the beginning is written down: what is begun is finished, and the one who asks
+    # again gets the result.
     work = asyncio.ensure_future(done())
     _under_way.add(work)
-    work.add_done_callback(_under_way.discard)
-    return await asyncio.shield(work)
+    work.add_done_callback(_finished)
+    entry = await asyncio.shield(work)
+    if entry.fingerprint != mark:
+        raise ReplayMismatch(step.key)
+    return entry
+
+
+def _finished(work: "asyncio.Future[Any]") -> None:
+    _under_way.discard(work)
+    if not work.cancelled():
+        work.exception()  # Looked at, because there may be nobody left to raise it to.
 
 
 async def _run(step: Step, mark: str) -> Entry:
@@ -225,10 +234,27 @@ def _adapter(returns: Any) -> "TypeAdapter[Any] | None":
         return None
 
 
+def _has_set(data: Any) -> bool:
+    if isinstance(data, set | frozenset):
+        return True
+    members = data.values() if isinstance(data, dict) else data if isinstance(data, list | tuple) else ()
+    return any(map(_has_set, members))
+
+
+def _in_order(data: Any) -> Any:
+    """The same, with sets as lists in one order: how a set is ordered is up to each process."""
+    if isinstance(data, set | frozenset):
+        return sorted(map(_in_order, data), key=lambda member: encode(to_jsonable_python(member), sort_keys=True))
+    if isinstance(data, dict):
+        return {name: _in_order(member) for name, member in data.items()}
+    return [_in_order(member) for member in data] if isinstance(data, list | tuple) else data
+
+
 def plain_data(key: str, what: str, value: Any) -> Any:
     """The value as JSON has it; AuthorError where it cannot be written."""
     try:
-        data = to_jsonable_python(value)
+        found = _ANY.dump_python(value) if what == "argument" else value
+        data = to_jsonable_python(_in_order(found) if _has_set(found) else value)
         if not is_json(data):
             raise ValueError("NaN and infinities are no JSON")
         orjson.dumps(data)

@@ -173,6 +173,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         if self._over:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
         self.book().entries[CHECKPOINT] = Entry(MARKER, "", plain_data("checkpoint", "state", state))
+        self._kept = True
         self.advance()
         self.boundary()
 

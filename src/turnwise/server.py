@@ -22,9 +22,10 @@ from ._catalogue import Catalogue, Endpoint, Observer
 from ._guards import FlowStore, Guard, MemoryStore
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
-from ._rounds import Terms, play
+from ._rounds import play
 from ._sealed import RequestStateSecurity
 from ._shedding import Gauge, Load
+from ._terms import Terms
 from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
 from .context import Context
 from .dialects import content, listing

@@ -64,9 +64,14 @@ class _Form(NamedTuple):
 
 
 def form(message: str, schema: type[Any], key: str | None) -> Question:
-    """A form. Its schema is rendered once per type, so that only the message is new."""
+    """A form. Its schema is rendered once per type, and its question once for as long as it is in use."""
     # Literals with the same members in another order are equal, and not the same form.
-    kind = _form_of(cast("Any", schema), "" if isinstance(schema, type) else repr(schema))
+    return _form_question(message, cast("Any", schema), "" if isinstance(schema, type) else repr(schema), key)
+
+
+@lru_cache(maxsize=512)
+def _form_question(message: str, schema: Any, spelled: str, key: str | None) -> Question:
+    kind = _form_of(schema, spelled)
     hasher = kind.seed.copy()
     hasher.update(message.encode())
     mark = hasher.hexdigest()
