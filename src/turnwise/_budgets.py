@@ -11,7 +11,7 @@ class Budget:
     """The limits of one flow.
 
     Clients stop after ten rounds, some after nine, and some take only two rounds that ask nothing. So a call is handed
-    on at most `sheds` times, and not any more from round `last_shed` on, so that rounds are left for questions.
+    on at most `sheds` times, and not any more after round `last_shed`, so that rounds are left for questions.
     """
 
     rounds: int = 100

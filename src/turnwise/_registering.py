@@ -67,8 +67,14 @@ def refuse_bare(decorator: str, argument: Any) -> None:
         raise TypeError(f"write @server.{decorator}(...), with parentheses")
 
 
+def _refuse_unknown(what: str, options: Mapping[str, Any], known: type) -> None:
+    if unknown := sorted(options.keys() - known.__annotations__.keys()):
+        raise TypeError(f"a {what} has no option {', '.join(unknown)}")
+
+
 def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: Terms) -> Endpoint:
     """A tool."""
+    _refuse_unknown("tool", options, ToolOptions)
     binding = bind(fn, Context)
     name = name or binding.name
     if not _NAME.fullmatch(name):
@@ -107,6 +113,7 @@ def _own_terms(name: str, options: ToolOptions, terms: Terms) -> Terms:
 
 def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions, terms: Terms) -> Endpoint:
     """A prompt."""
+    _refuse_unknown("prompt", options, PromptOptions)
     binding = bind(fn, Context)
     description = _description(fn, options)
     definition = listing.definition(
@@ -122,6 +129,7 @@ def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions, ter
 
 def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions, terms: Terms) -> Endpoint:
     """A resource, or a template of resources."""
+    _refuse_unknown("resource", options, ResourceOptions)
     binding = bind(fn, Context)
     mime_type = options.get("mime_type")
     place = {"uri_template": uri} if is_template(uri) else {"uri": uri}

@@ -13,6 +13,7 @@ from ._catalogue import Catalogue, Endpoint
 from ._ledger import Ledger
 from ._messages import Ask, Call, Post, Yield
 from ._rounds import play
+from ._steps import current
 from ._watching import Effect, watched, watching
 from .context import Context
 from .dialects.words import VERSION
@@ -69,6 +70,9 @@ class Check:
         ledger: Ledger | None = None
         for self._round in range(1, MOST_ROUNDS + 1):
             outcome, after = await self._leg(call, ledger, is_replay=False)
+            if isinstance(outcome, AuthorError):
+                self._find("the round failed", str(outcome))
+                break
             again, settled = await self._leg(call, _copied(after), is_replay=True)
             self._compare(outcome, again, after, settled)
             if not isinstance(outcome, Ask | Yield):
@@ -85,13 +89,14 @@ class Check:
 
     async def _leg(self, call: Call, ledger: Ledger | None, *, is_replay: bool) -> Any:
         context: Context[Any, Any] = Context(call, self._host, ledger, self._endpoint.terms)
+        token = current.set(context)
         try:
             with nullcontext() if is_replay else watching(self._seen):
                 outcome = await play(context, self._endpoint.run)
         except AuthorError as error:
-            if not is_replay:
-                raise
             return error, context.flow
+        finally:
+            current.reset(token)
         return outcome, context.flow
 
     def _seen(self, effect: Effect) -> None:

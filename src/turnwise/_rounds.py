@@ -41,6 +41,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 from ._ledger import ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger
@@ -58,6 +59,9 @@ CHANGED = (
 )
 PATIENCE = 1.0
 """Seconds that a step which was given up has to stop in."""
+
+in_step: ContextVar[str | None] = ContextVar("turnwise_in_step", default=None)
+"""Whether what runs belongs to a step, where effects are in their place, and to which kind."""
 
 T = TypeVar("T")
 LegT = TypeVar("LegT", bound="Leg")
@@ -79,7 +83,6 @@ class Leg:
     _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
     _over = False
     _owed = 0
-    _advanced = False
     _closed = False
     _yielding = False
     _kept = False
@@ -175,6 +178,7 @@ class Leg:
             if entry.kind in (ANSWER, RAW):
                 entries[_aside(key, entry.fingerprint)] = entries.pop(key)
         if asked is not None and asked != mark and isinstance(answer, dict):
+            log.warning(CHANGED, key)
             entries[_aside(key, asked)] = Entry(RAW, asked, answer)
         if key not in entries and (kept := entries.pop(_aside(key, mark), None)) is not None:
             entries[key] = kept
@@ -192,6 +196,8 @@ class Leg:
         """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
+        if in_step.get() == "once":
+            raise AuthorError("a step with once=True cannot ask: ask first, and give it the answer")
         for question in questions.values():
             if missing := _lacking(question.needs, self.call.capabilities):
                 error = MissingClientCapability(missing)
@@ -233,12 +239,11 @@ class Leg:
         return self.terms.effects and self.call.state is None
 
     def boundary(self) -> None:
-        """A place where the call may move to another instance, if this one has too much to do.
-
-        Only after progress, so that it cannot move in circles, and only while enough rounds are left.
+        """A place behind some progress, where the call may move to another instance if this one has too much to do,
+        and enough rounds are left.
         """
         terms = self.terms
-        if terms.is_overloaded is None or not self._advanced or self._over:
+        if terms.is_overloaded is None or self._over or in_step.get() is not None:
             return
         ledger = self.book()
         if ledger.sheds < terms.budget.sheds and ledger.sequence < terms.budget.last_shed and terms.is_overloaded():
@@ -248,10 +253,6 @@ class Leg:
         """End the round with nothing asked: whoever gets the retry goes on."""
         self._yielding = True
         self.suspend()
-
-    def advance(self) -> None:
-        """Note that this round got further than the one before."""
-        self._advanced = True
 
     def unused(self) -> list[str]:
         """The keys of recorded answers and steps that this round did not come by."""
@@ -391,9 +392,8 @@ def _lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[s
         have = declared.get(name)
         if not isinstance(have, dict):
             return needs
-        if (
-            parts == {"form": {}} and not have
-        ):  # "an empty object is equivalent to declaring support for form mode only"
+        # "an empty object is equivalent to declaring support for form mode only"
+        if parts == {"form": {}} and not have:
             continue
         if any(part not in have for part in parts):
             return needs

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from functools import lru_cache, partial, update_wrapper
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, get_args, get_origin, overload
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, get_args, get_origin, overload
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 from ._calling import hints_of, in_thread, is_async, name_of
 from ._json import encode
 from ._ledger import FAILURE, STEP, Entry, fingerprint, is_json
-from ._rounds import Leg
+from ._rounds import Leg, in_step
 from .errors import AuthorError, ReplayMismatch, StepFailed, ToolError
 
 log = logging.getLogger("turnwise.steps")
@@ -38,8 +38,6 @@ NO_STORE = (
 
 current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
 """The round that runs, for functions that are steps by themselves. Set only once such a function exists."""
-in_step: ContextVar[bool] = ContextVar("turnwise_in_step", default=False)
-"""Whether what runs belongs to a step, where effects are in their place."""
 _ANY: "TypeAdapter[Any]" = TypeAdapter(Any)
 _under_way: set[asyncio.Future[Any]] = set()
 
@@ -75,6 +73,10 @@ class Declared(Generic[P, T]):
         update_wrapper(self, fn)
         Declared.count += 1
 
+    def __get__(self, owner: Any, kind: type | None = None) -> "Declared[..., T]":
+        """A method is a step too, of its other arguments."""
+        return self if owner is None else Declared(self.fn.__get__(owner, kind), self.manner)
+
     async def _alone(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return await (self.fn(*args, **kwargs) if is_async(self.fn) else in_thread(self.fn, *args, **kwargs))
 
@@ -86,6 +88,15 @@ class Declared(Generic[P, T]):
         return take(leg, claim_step(leg, self.fn, args, kwargs, self.manner))
 
 
+class _Maker(Protocol):
+    """What makes a step of a function of either colour."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> Declared[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, T], /) -> Declared[P, T]: ...
+
+
 @overload
 def step(fn: Callable[P, Coroutine[Any, Any, T]], /) -> Declared[P, T]: ...
 @overload
@@ -93,7 +104,7 @@ def step(fn: Callable[P, T], /) -> Declared[P, T]: ...
 @overload
 def step(
     *, name: str | None = None, once: bool = False, on_change: OnChange = "fail", on_unknown: OnUnknown = "fail"
-) -> Callable[[Callable[P, T | Coroutine[Any, Any, T]]], Declared[P, T]]: ...
+) -> "_Maker": ...
 def step(fn: Any = None, /, **manner: Any) -> Any:
     """Make a function a step: `@step` or `@step(once=True)`. Calls to it inside a tool are journaled, and awaited."""
     if fn is None:
@@ -151,7 +162,6 @@ async def take(leg: Leg, step: Step) -> Any:
 async def _recorded(leg: Leg, step: Step, mark: str) -> Entry:
     entry = await (_guarded(leg, step, mark) if step.manner.once else _run(step, mark))
     leg.book().entries[step.key] = entry
-    leg.advance()
     return entry
 
 
@@ -191,7 +201,7 @@ def _finished(work: "asyncio.Future[Any]") -> None:
 
 
 async def _run(step: Step, mark: str) -> Entry:
-    in_step.set(True)  # In a task of its own, so it ends with the step.
+    in_step.set("once" if step.manner.once else "step")  # In a task of its own, so it ends with the step.
     try:
         work = step.fn if is_async(step.fn) else partial(in_thread, step.fn)
         result = await work(*step.args, **step.kwargs)

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from ._steps import in_step
+from ._rounds import in_step
 
 _HERE = str(Path(__file__).parent)
 _LIBRARY = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen"})
@@ -129,7 +129,7 @@ def _audited(event: str, arguments: tuple[Any, ...]) -> None:
 
 def _tell(what: str, frame: FrameType | None, advice: str, *, is_direct: bool) -> None:
     seen = _watcher.get()
-    if seen is None or in_step.get():
+    if seen is None or in_step.get() is not None:
         return
     author = _author(frame, is_direct=is_direct)
     if author is not None:

@@ -174,7 +174,6 @@ class Context(Leg, Generic[LifespanT, RequestT]):
             raise RoundOver("this round has ended; its context cannot ask or record any more")
         self.book().entries[CHECKPOINT] = Entry(MARKER, "", plain_data("checkpoint", "state", state))
         self._kept = True
-        self.advance()
         self.boundary()
 
     @property

@@ -67,22 +67,29 @@ class OpenTelemetry:
             try:
                 yield tell
             except BaseException as error:
+                span.set_attributes(_flow_facts(context))
                 # The words of an error may hold answers; its kind does not.
                 span.set_status(Status(StatusCode.ERROR, type(error).__name__))
                 raise
 
 
 def _facts(context: Context[Any, Any], outcome: Outcome) -> dict[str, Any]:
-    facts: dict[str, Any] = {"mcp.result.type": "complete"}
-    if context.flow is not None:
-        facts["turnwise.flow.id"] = context.flow_id
-        facts["turnwise.flow.round"] = context.round
-        facts["turnwise.flow.sheds"] = context.flow.sheds
+    facts: dict[str, Any] = {"mcp.result.type": "complete", **_flow_facts(context)}
     if isinstance(outcome, Ask | Yield):
         facts["mcp.result.type"] = "input_required"
         facts["turnwise.questions"] = len(outcome.questions) if isinstance(outcome, Ask) else 0
         facts["turnwise.ledger.bytes"] = len(outcome.carrier)
     return facts
+
+
+def _flow_facts(context: Context[Any, Any]) -> dict[str, Any]:
+    if context.flow is None:
+        return {}
+    return {
+        "turnwise.flow.id": context.flow_id,
+        "turnwise.flow.round": context.round,
+        "turnwise.flow.sheds": context.flow.sheds,
+    }
 
 
 def _links(trace: str | None) -> list[Any]:

@@ -204,7 +204,7 @@ def _scripted(answers: Mapping[str, Any]) -> Answer:
     async def answer(key: str, method: str, params: Mapping[str, Any]) -> Any:
         message = str(params.get("message"))
         if key not in answers and message not in answers:
-            raise Unanswerable(key, method)
+            raise LookupError(f"answers has nothing for the question {key!r} ({message!r})")
         given = answers[key] if key in answers else answers[message]
         plain = wire_dict(given) if hasattr(given, "model_dump") else given
         if method != ELICIT or (isinstance(plain, Mapping) and "action" in plain):
