@@ -71,7 +71,7 @@ async def authorized(auth: Auth, line: Line, url: str, headers: dict[str, str], 
             is_own = wanted is own or (wanted.method, wanted.url, wanted.content) == ("POST", own.url, body)
             try:
                 response = await responses.enter_async_context(line.send(wanted))
-            except aiohttp.ClientConnectorError as error:
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 # Our own request may have been served before: then it is not to be sent once more.
                 raise ConnectionLost(f"the server cannot be reached: {error}", sent=posted is not None) from error
             told = _told(response, wanted, line.largest if is_own else LARGEST_ANSWER)
