@@ -7,6 +7,7 @@ where it says, with nothing of ours; the request that it authorizes goes to the 
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import AuthorizationFailed, ConnectionLost, InvalidReply, TurnwiseError
@@ -26,6 +27,16 @@ class Auth(Protocol):
     def async_auth_flow(self, request: "httpx2.Request") -> "AsyncGenerator[httpx2.Request, httpx2.Response]":
         """Requests to be sent, each answered by its response."""
         ...
+
+
+def checked(auth: Any) -> Auth:
+    """What was given as `auth`, if it is that, and can be used here."""
+    if not hasattr(auth, "async_auth_flow"):
+        raise TypeError(f"auth is an httpx2.Auth, such as the official SDK's OAuth provider, not {type(auth).__name__}")
+    if find_spec("httpx2") is None:
+        raise ImportError("auth= needs an extra: pip install 'turnwise[oauth]'")
+    given: Auth = auth
+    return given
 
 
 class Posted(NamedTuple):

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from .._json import decode
 from .._messages import Incoming, Notified, Outgoing
 from ..errors import ConnectionLost, InvalidReply, RedirectRefused, UnexpectedStatus
-from .authorizing import Auth, Line, authorized
+from .authorizing import Auth, Line, authorized, checked
 from .sse import Events
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class HTTP:
             raise ValueError(f"not the URL of a server: {url!r}")
         self.url = url.partition("#")[0]
         self._headers = {**_OWN, **_checked(headers or {})}
-        self._auth = auth
+        self._auth = None if auth is None else checked(auth)
         self._ssl = ssl
         self._proxy = proxy
         self._largest = largest_reply
@@ -104,7 +104,8 @@ class HTTP:
         except aiohttp.ClientResponseError as error:
             raise InvalidReply(f"the reply is not HTTP: {error.message[:200]}") from error
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-            raise _lost(error) from error
+            lost = _lost(error)
+            raise lost from (error if lost.sent else None)
 
     def _sent(self, url: str, headers: dict[str, str], body: bytes) -> Any:
         """The request on its way: a context of the response, or of what an authorization flow got of it."""
