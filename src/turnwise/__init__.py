@@ -37,6 +37,7 @@ from .errors import (
     AlreadyAnswered,
     AuthorError,
     AuthorizationFailed,
+    BeingCarriedOn,
     CallbackFailed,
     CallerError,
     ConnectionLost,
@@ -60,6 +61,7 @@ from .errors import (
     ReplayMismatch,
     ResourceNotFound,
     RoundOver,
+    StateExpired,
     StepFailed,
     ToolError,
     TooManyRounds,
@@ -94,7 +96,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "HTTP",
     "AcceptedElicitation",
     "AcceptedUrlElicitation",
     "AccessToken",
@@ -106,6 +107,7 @@ __all__ = [
     "AuthorError",
     "AuthorizationFailed",
     "Begun",
+    "BeingCarriedOn",
     "Budget",
     "CacheHint",
     "CallbackFailed",
@@ -127,6 +129,7 @@ __all__ = [
     "ElicitationResult",
     "EndlessFlow",
     "FlowStore",
+    "HTTP",
     "HandshakeRequired",
     "Image",
     "InMemoryBus",
@@ -169,6 +172,7 @@ __all__ = [
     "SQLiteStore",
     "Sample",
     "StateCodec",
+    "StateExpired",
     "StepFailed",
     "Subscription",
     "SubscriptionBus",

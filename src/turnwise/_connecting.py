@@ -65,6 +65,7 @@ class CallOptions(TypedDict, total=False):
     progress_callback: Progress | None
     deadline: float | None
     meta: Mapping[str, Any] | None
+    restart_expired: bool | None
 
 
 def check_options(options: ClientOptions) -> None:
@@ -81,6 +82,9 @@ def check_options(options: ClientOptions) -> None:
         raise ValueError(f"mode is 'auto' or {VERSION!r}, not {options['mode']!r}")
     if options.get("log_level") not in (None, *LEVELS):
         raise ValueError(f"log_level is one of {', '.join(LEVELS)}, not {options['log_level']!r}")
+    for name, value in options.items():
+        if name.endswith("_callback") and value is not None and not callable(value):
+            raise TypeError(f"{name} is a function, not {type(value).__name__}")
     for name in ("read_timeout_seconds", "deadline"):
         seconds = options.get(name)
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
@@ -142,4 +146,5 @@ def wishes(options: CallOptions) -> Wishes:
         options.get("progress_callback"),
         options.get("read_timeout_seconds"),
         options.get("deadline"),
+        options.get("restart_expired"),
     )

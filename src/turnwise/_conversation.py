@@ -68,6 +68,7 @@ class Wishes(NamedTuple):
     progress: Progress | None = None
     request_seconds: float | None = None
     deadline: float | None = None
+    restart_expired: bool | None = None
 
 
 @dataclass(slots=True)
@@ -149,7 +150,7 @@ class Conversation:
     async def call(self, method: str, params: Mapping[str, Any], wishes: Wishes) -> tuple[dict[str, Any], int]:
         """As many rounds as it takes: the complete result, and how many those were."""
         manners = self.manners
-        loop = drive(params, manners.max_rounds, restart=manners.restart_expired)
+        loop = drive(params, manners.max_rounds, restart=_restarts(manners, wishes))
         return await self._in_time(method, wishes, self._run(loop, method, params, wishes))
 
     async def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> T:
@@ -170,7 +171,7 @@ class Conversation:
         rounds = 0
         while True:
             try:
-                step = loop.throw(outcome) if isinstance(outcome, MCPError) else loop.send(outcome)
+                step = _next_step(loop, outcome)
             except StopIteration as done:
                 return done.value, rounds
             match step:
@@ -195,14 +196,14 @@ class Conversation:
         """As far as a call gets without a person: its result, or itself at the next questions."""
         manners = self.manners
         held = pending.held if pending.requests else None
-        loop = drive(pending.params, manners.max_rounds, held=held, restart=manners.restart_expired)
+        loop = drive(pending.params, manners.max_rounds, held=held, restart=_restarts(manners, wishes))
         return await self._in_time(pending.method, wishes, self._advance(loop, pending, wishes))
 
     async def _advance(self, loop: Drive, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending:
         outcome: Any = None
         while True:
             try:
-                step = loop.throw(outcome) if isinstance(outcome, MCPError) else loop.send(outcome)
+                step = _next_step(loop, outcome)
             except StopIteration as done:
                 return Done(done.value)
             match step:
@@ -345,6 +346,18 @@ def _asking(
         return asking
     url, host, warnings = page_facts(key, asked.get("url"))
     return replace(asking, url=url, host=host, warnings=warnings)
+
+
+def _restarts(manners: Manners, wishes: Wishes) -> bool:
+    return manners.restart_expired if wishes.restart_expired is None else wishes.restart_expired
+
+
+def _next_step(loop: Drive, outcome: Any) -> Attempt | Questions | Pause:
+    if not isinstance(outcome, MCPError):
+        return loop.send(outcome)
+    step = loop.throw(outcome)
+    log.warning("the server no longer takes the state of a call, which is begun anew: steps of it may run again")
+    return step
 
 
 def _in_time(limit: asyncio.Timeout, error: TimeoutError, complaint: str) -> TimeoutError:

@@ -9,7 +9,7 @@ process picks it up there: what it has to know is in the step, and goes back in 
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .errors import MCPError, TooManyRounds, UnknownResultType
+from .errors import MCPError, StateExpired, TooManyRounds, UnknownResultType
 
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.25
@@ -79,8 +79,7 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
             try:
                 result = yield Attempt(attempt)
             except MCPError as refused:
-                if not restart or "requestState" not in attempt or not _is_stale(refused):
-                    raise
+                _check_stale(refused, attempt, restart)
                 restart, attempt, reusable, given, number = False, dict(params), [*given, *reusable], [], 0
                 continue
         kind = result.get("resultType", "complete")
@@ -102,6 +101,14 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
         if state is not None:
             attempt["requestState"] = state
         result, number = None, number + 1
+
+
+def _check_stale(refused: MCPError, attempt: Mapping[str, Any], restart: bool) -> None:
+    """Raise, unless the call may be begun anew because of this refusal."""
+    if "requestState" not in attempt or not _is_stale(refused):
+        raise refused
+    if not restart:
+        raise StateExpired(refused.code, refused.message, refused.data) from refused
 
 
 def _is_stale(error: MCPError) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ._pending import Pending
 from ._sqlite import Database
-from .errors import AlreadyAnswered, UnknownPending
+from .errors import AlreadyAnswered, BeingCarriedOn, UnknownPending
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pending (
@@ -64,7 +64,7 @@ class SQLitePendingStore:
         def answer(database: sqlite3.Connection) -> Pending:
             pending, claimed_until = _read(database, pending_id)
             if claimed_until > time.time():
-                raise AlreadyAnswered(pending_id, "somebody is carrying it on")
+                raise BeingCarriedOn(pending_id, "somebody is carrying it on")
             if round not in (None, pending.round):
                 raise AlreadyAnswered(pending_id, "it has gone on to other questions")
             if taken := sorted(answers.keys() & pending.answers.keys()):
@@ -79,7 +79,7 @@ class SQLitePendingStore:
         def claim(database: sqlite3.Connection) -> Pending:
             pending, claimed_until = _read(database, pending_id)
             if claimed_until > time.time():
-                raise AlreadyAnswered(pending_id, "somebody is carrying it on")
+                raise BeingCarriedOn(pending_id, "somebody is carrying it on")
             taken = replace(pending, revision=pending.revision + 1)
             return _write(database, taken, time.time() + seconds)
 

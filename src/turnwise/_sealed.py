@@ -197,7 +197,7 @@ class RequestStateSecurity:
         audience: str | None = None,
     ) -> None:
         if (keys is None) == (codec is None):
-            raise ValueError("RequestStateSecurity takes exactly one of keys= and codec=")
+            raise ValueError("RequestStateSecurity takes exactly one of keys= and codec=; .ephemeral(ttl=) draws a key")
         if not (math.isfinite(ttl) and ttl > 0):
             raise ValueError(f"ttl must be a positive number of seconds, not {ttl!r}")
         self.codec: StateCodec = codec if codec is not None else KeyRing(keys or ())

@@ -94,13 +94,15 @@ class Client:
         """Ask the server who it is. What answers with neither a result nor an error of this version is older."""
         try:
             limit = self._conversation.manners.request_seconds
-            await self._discover(PROBE_SECONDS if limit is None else min(limit, PROBE_SECONDS))
+            if isinstance(self._channel, Process):
+                limit = PROBE_SECONDS if limit is None else min(limit, PROBE_SECONDS)
+            await self._discover(limit)
         except MCPError as error:
             if error.code in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
                 raise
             raise HandshakeRequired(f"the server does not speak {VERSION}: {error.message}") from error
         except UnexpectedStatus as error:
-            if error.status not in (400, 404, 405):
+            if error.status not in (400, 404, 405) or error.is_told:
                 raise
             raise HandshakeRequired(f"the server does not speak {VERSION}: {error}") from error
 
@@ -264,7 +266,7 @@ class Client:
             answered = pending.answered(answers or {})
         else:
             answered = await self._answered(self._store, pending, answers or {})
-        self._check_server(answered)
+        self._check_server(pending if isinstance(pending, Pending) else answered)
         if answered.unanswered:
             return answered
         wishes = _connecting.wishes(options)
@@ -281,7 +283,7 @@ class Client:
             stored, number = await store.get(pending.id), pending.round
             in_hand = {key: answer for key, answer in pending.answers.items() if key not in stored.answers}
             answers = {**in_hand, **answers}
-        self._check_server(stored)
+        self._check_server(pending if isinstance(pending, Pending) else stored)
         return await store.answer(stored.id, answers, round=number) if answers else stored
 
     async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Done[Any] | Pending:

@@ -16,9 +16,11 @@
     │   ├── CallbackFailed           a callback raised, or gave no answer
     │   ├── InvalidAnswer            an answer that does not fit its question; it was not sent
     │   ├── AlreadyAnswered          somebody else was quicker
+    │   │   └── BeingCarriedOn       somebody else has the call at this moment, or died with it a moment ago
     │   └── UnknownPending           no call with this id is waiting
     └── PeerError                    the peer's mistake, or the peer's word
         ├── MCPError                 a JSON-RPC error: raised by an author to send one, or received
+        │   └── StateExpired         a server that no longer takes the state of a call
         ├── MalformedMessage         bytes that are no request of the protocol
         ├── HeaderMismatch           HTTP headers that contradict the body
         ├── UnsupportedVersion       a protocol version that is not served here
@@ -157,6 +159,10 @@ class AlreadyAnswered(CallerError):
         super().__init__(f"call {pending_id}: {what}")
 
 
+class BeingCarriedOn(AlreadyAnswered):
+    """Another process carries the call on. If it died, the call can be taken when its claim has run out."""
+
+
 class UnknownPending(CallerError, LookupError):
     """No call with this id is waiting: it is finished, was forgotten, or never was."""
 
@@ -177,6 +183,10 @@ class MCPError(PeerError):
         self.message = message
         self.data = data
         super().__init__(message)
+
+
+class StateExpired(MCPError):
+    """The server refuses the state that a call was put down with: it waited too long, or the keys changed."""
 
 
 class MalformedMessage(PeerError):
@@ -256,7 +266,9 @@ class Unanswerable(PeerError):
     def __init__(self, key: str, method: Any) -> None:
         self.key = key
         self.method = method
-        super().__init__(f"no callback answers {method} (question {key!r})")
+        names = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "list_roots"}
+        hint = f": pass {names[method]}_callback=, or use begin()" if method in names else ""
+        super().__init__(f"no callback answers {method} (question {key!r}){hint}")
 
 
 class UnknownInputRequest(PeerError):
@@ -282,10 +294,15 @@ class InvalidReply(PeerError):
 
 
 class UnexpectedStatus(PeerError):
-    """The server, or something before it, answered with a status and no error of the protocol."""
+    """The server, or something before it, answered with a status that says what is wrong; `is_told` where it said so
+    in the words of JSON-RPC.
+    """
 
-    def __init__(self, status: int, text: str = "", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, text: str = "", headers: Mapping[str, str] | None = None, *, is_told: bool = False
+    ) -> None:
         self.status = status
+        self.is_told = is_told
         self.text = text
         self.headers = dict(headers or {})
         super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")

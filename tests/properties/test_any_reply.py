@@ -90,7 +90,7 @@ def told(script: Script, ask: Ask, **options: Any) -> bool:
     """Whether a result came; PeerError, or the mistake of an answer, where not."""
 
     async def flow() -> bool:
-        async with visiting(script, read_timeout_seconds=2, input_required_max_rounds=1, **options) as (client, _):
+        async with visiting(script, read_timeout_seconds=4, input_required_max_rounds=1, **options) as (client, _):
             allowed = TurnwiseError if options else PeerError
             try:
                 await ask(client)

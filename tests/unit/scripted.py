@@ -17,7 +17,7 @@ from turnwise import HTTP, Client
 
 T = TypeVar("T")
 
-PATIENCE = 5.0
+PATIENCE = 10.0
 JSON = "application/json"
 EVENTS = "text/event-stream"
 VERSION = "2026-07-28"

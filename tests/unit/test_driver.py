@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from turnwise import MCPError, TooManyRounds, UnknownResultType
+from turnwise import MCPError, StateExpired, TooManyRounds, UnknownResultType
 from turnwise._driver import Attempt, Drive, Given, Held, Pause, Questions, drive
 
 PARAMS = {"name": "book", "arguments": {"flight": "TW 1"}}
@@ -280,12 +280,14 @@ def test_answers_go_out_in_other_company_than_they_came_in() -> None:
 def test_a_call_begins_anew_once() -> None:
     loop = drive(PARAMS, MANY, restart=True)
     played = play(loop, ask("s1", seat=SEAT), STALE, ask("t1", seat=SEAT), STALE)
-    assert played.result is STALE
+    assert isinstance(played.result, StateExpired)
     assert len(played.attempts) == 4
 
 
 def test_a_call_does_not_begin_anew_unless_it_may() -> None:
-    assert play(drive(PARAMS, MANY), ask("s1", seat=SEAT), STALE).result is STALE
+    refused = play(drive(PARAMS, MANY), ask("s1", seat=SEAT), STALE).result
+    assert isinstance(refused, StateExpired)
+    assert (refused.code, refused.message) == (STALE.code, STALE.message)
 
 
 def test_a_first_attempt_that_is_refused_is_not_repeated() -> None:

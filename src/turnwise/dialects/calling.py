@@ -52,6 +52,8 @@ def call_params(member: str, target: str, arguments: Mapping[str, Any] | None = 
     """The parameters of a call."""
     if not isinstance(target, str):
         raise TypeError(f"{member} must be a text, not {type(target).__name__}")
+    if not isinstance(arguments, Mapping | None):
+        raise TypeError(f"arguments must be a mapping, not {type(arguments).__name__}")
     return {member: target} if arguments is None else {member: target, "arguments": dict(arguments)}
 
 

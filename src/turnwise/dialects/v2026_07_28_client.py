@@ -20,6 +20,8 @@ from .words import CAPABILITIES, CLIENT_INFO, LISTS, LOG_LEVEL, PROTOCOL, SUBSCR
 
 LONGEST_STATE = 1024 * 1024
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
+UNKNOWN_METHOD = -32601
+_DOOR = (401, 403, 421, 429, 503)
 
 _SAFE = {*LISTS, *TARGETS, "server/discover", "completion/complete"} - {"tools/call"}
 """Methods that only read."""
@@ -207,6 +209,9 @@ def _error(incoming: Incoming, message: Mapping[str, Any]) -> Exception:
         return _no_reply(incoming, "the error has no code and message")
     if "result" in message:
         return InvalidReply("the reply has both a result and an error")
+    if incoming.status in _DOOR or (incoming.status == 404 and error["code"] != UNKNOWN_METHOD):
+        # Something before the protocol said no: what to do about it depends on the status, not on the code.
+        return UnexpectedStatus(incoming.status, error["message"], incoming.headers, is_told=True)
     return MCPError(error["code"], error["message"], error.get("data"))
 
 

@@ -7,6 +7,7 @@ where it says, with nothing of ours; the request that it authorizes goes to the 
 import io
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import AuthorizationFailed, ConnectionLost, InvalidReply, TurnwiseError
@@ -26,6 +27,16 @@ class Auth(Protocol):
     def async_auth_flow(self, request: "httpx2.Request") -> "AsyncGenerator[httpx2.Request, httpx2.Response]":
         """Requests to be sent, each answered by its response."""
         ...
+
+
+def checked(auth: Any) -> Auth:
+    """What was given as `auth`, if it is that, and can be used here."""
+    if not hasattr(auth, "async_auth_flow"):
+        raise TypeError(f"auth is an httpx2.Auth, such as the official SDK's OAuth provider, not {type(auth).__name__}")
+    if find_spec("httpx2") is None:
+        raise ImportError("auth= needs an extra: pip install 'turnwise[oauth]'")
+    given: Auth = auth
+    return given
 
 
 class Posted(NamedTuple):
@@ -71,7 +82,7 @@ async def authorized(auth: Auth, line: Line, url: str, headers: dict[str, str], 
             is_own = wanted is own or (wanted.method, wanted.url, wanted.content) == ("POST", own.url, body)
             try:
                 response = await responses.enter_async_context(line.send(wanted))
-            except aiohttp.ClientConnectorError as error:
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 # Our own request may have been served before: then it is not to be sent once more.
                 raise ConnectionLost(f"the server cannot be reached: {error}", sent=posted is not None) from error
             told = _told(response, wanted, line.largest if is_own else LARGEST_ANSWER)

@@ -7,14 +7,15 @@ connections: no cookies, no credentials of the environment, and no redirect to a
 import asyncio
 import io
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from .._json import decode
 from .._messages import Incoming, Notified, Outgoing
 from ..errors import ConnectionLost, InvalidReply, RedirectRefused, UnexpectedStatus
-from .authorizing import Auth, Line, authorized
+from .authorizing import Auth, Line, authorized, checked
 from .sse import Events
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class HTTP:
             raise ValueError(f"not the URL of a server: {url!r}")
         self.url = url.partition("#")[0]
         self._headers = {**_OWN, **_checked(headers or {})}
-        self._auth = auth
+        self._auth = None if auth is None else checked(auth)
         self._ssl = ssl
         self._proxy = proxy
         self._largest = largest_reply
@@ -103,7 +104,8 @@ class HTTP:
         except aiohttp.ClientResponseError as error:
             raise InvalidReply(f"the reply is not HTTP: {error.message[:200]}") from error
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
-            raise _lost(error) from error
+            lost = _lost(error)
+            raise lost from (error if lost.sent else None)
 
     def _sent(self, url: str, headers: dict[str, str], body: bytes) -> Any:
         """The request on its way: a context of the response, or of what an authorization flow got of it."""
@@ -116,13 +118,14 @@ class HTTP:
         self, response: "aiohttp.ClientResponse", content: bytes | None, notified: Notified
     ) -> Incoming:
         kind = response.content_type
-        if kind == "text/event-stream" and response.status < 300:
+        with _watched(response):
+            if kind != "text/event-stream" or response.status >= 300:
+                return _read(response, kind, await self._body(response) if content is None else content)
             self._streams.add(response)
             try:
                 return await self._stream(response, content, notified)
             finally:
                 self._streams.discard(response)
-        return _read(response, kind, await self._body(response) if content is None else content)
 
     def _followed(self, url: str, response: "aiohttp.ClientResponse") -> str:
         """Where a redirect leads; only the same request, to the same origin, is sent again."""
@@ -177,6 +180,37 @@ def _read(response: "aiohttp.ClientResponse", kind: str, raw: bytes) -> Incoming
     if response.status < 300:
         raise InvalidReply(f"the reply is {kind!r} with status {response.status}, not JSON or a stream of events")
     raise UnexpectedStatus(response.status, raw[:200].decode("utf-8", "replace"), shown)
+
+
+@contextmanager
+def _watched(response: "aiohttp.ClientResponse") -> Iterator[None]:
+    """Tell a reader of the end of its connection: aiohttp forgets a body whose chunks are malformed, and its reader
+    would wait for the rest for ever.
+    """
+    import aiohttp
+
+    protocol = None if response.connection is None else response.connection.protocol
+    closed = None if protocol is None else protocol.closed
+    if closed is None:  # The whole body is here.
+        yield
+        return
+
+    def ended(_: "asyncio.Future[None]") -> None:
+        if not response.content.is_eof() and response.content.exception() is None:
+            response.content.set_exception(aiohttp.ClientPayloadError("the body is malformed"))
+
+    closed.remove_done_callback(_looked_at)  # A connection is watched many times, and looked at once.
+    closed.add_done_callback(_looked_at)
+    closed.add_done_callback(ended)
+    try:
+        yield
+    finally:
+        closed.remove_done_callback(ended)
+
+
+def _looked_at(closed: "asyncio.Future[None]") -> None:
+    """Take note of how a connection ended; who reads from it is told by the body."""
+    closed.cancelled() or closed.exception()
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:

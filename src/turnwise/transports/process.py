@@ -124,7 +124,7 @@ class Process:
 
     async def _read(self, process: asyncio.subprocess.Process, waiting: "_Waiting", exited: asyncio.Event) -> None:
         """Hand every line to the exchange that waits for it, until the child's output ends, or the child."""
-        fault: Exception = ConnectionLost("the server process ended before it replied", sent=True)
+        fault: Exception = ConnectionLost(f"the server ({self._command.args[0]}) ended before it replied", sent=True)
         lines, end = asyncio.create_task(self._lines(process, waiting)), asyncio.create_task(exited.wait())
         try:
             await asyncio.wait([lines, end], return_when=asyncio.FIRST_COMPLETED)
