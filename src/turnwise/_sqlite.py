@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,8 +54,9 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         if str(self.path) != ":memory:":
-            with closing(open(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600), "rb")):
-                pass
+            # Only where there is none: to close a file that SQLite has open would drop this process's locks on it.
+            with suppress(FileExistsError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             _log_ahead(connection)
