@@ -96,6 +96,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "HTTP",
     "AcceptedElicitation",
     "AcceptedUrlElicitation",
     "AccessToken",
@@ -129,7 +130,6 @@ __all__ = [
     "ElicitationResult",
     "EndlessFlow",
     "FlowStore",
-    "HTTP",
     "HandshakeRequired",
     "Image",
     "InMemoryBus",
