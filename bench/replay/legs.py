@@ -43,8 +43,8 @@ class Leg:
     """A round of several flows that differ in their topic only: requests, and what each reply contains."""
 
     caller: Caller
-    bodies: Sequence[bytes]
-    expected: Sequence[bytes]
+    bodies: list[bytes]
+    expected: list[bytes]
 
     async def batch(self) -> float:
         """Send each request once; CPU microseconds for one."""
@@ -67,7 +67,7 @@ def parse_seconds() -> float:
 
 async def figures_of(application: Application, rows: Sequence[str], seconds: float) -> dict[str, dict[str, float]]:
     """The figures of each row; its tools are `<row>_<number of questions>`."""
-    legs = {(row, name): leg for row in rows for name, leg in (await _legs_of(application, row)).items()}
+    legs = {(row, name): leg for row in rows for name, leg in (await legs_of(application, row)).items()}
     costs = await _go_round([*legs.values()], seconds)
     found = {row: await _weights(application, row) for row in rows}
     for (row, name), cost in zip(legs, costs, strict=True):
@@ -78,7 +78,7 @@ async def figures_of(application: Application, rows: Sequence[str], seconds: flo
     return found
 
 
-async def _legs_of(application: Application, row: str) -> dict[str, Leg]:
+async def legs_of(application: Application, row: str) -> dict[str, Leg]:
     """The four legs that are measured: few answers or many, to the end or to one more question."""
     legs = {}
     for answers in (FEW, MANY):

@@ -33,6 +33,12 @@ class Caller:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call", "params": params}
         return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode()
 
+    def request(self, body: bytes) -> bytes:
+        """The same request as it goes over a connection."""
+        headers = [*self._headers, (b"content-length", b"%d" % len(body))]
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+        return b"POST /mcp HTTP/1.1\r\n" + lines + b"\r\n" + body
+
     async def post(self, body: bytes) -> bytes:
         """The body of the reply, which has to be a 200."""
         received: list[Message] = []

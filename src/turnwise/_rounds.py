@@ -130,12 +130,13 @@ class Leg:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
         if not name or "#" in name:
             raise ValueError(f"a key is a name without '#', not {name!r}")
-        claims = self._claims
-        if claims is None:
-            self._claims = {name: 1}
+        if (claims := self._claims) is None:
+            claims = self._claims = {}
+        if name not in claims:
+            claims[name] = 1
             return name
-        count = claims[name] = claims.get(name, 0) + 1
-        return name if count == 1 else f"{name}#{count}"
+        claims[name] += 1
+        return f"{name}#{claims[name]}"
 
     def settled(self, key: str, question: Question) -> tuple[Any] | None:
         """The answer to this question, in a tuple of one, or None where it has to be asked."""
@@ -239,9 +240,7 @@ class Leg:
         return self.terms.effects and self.call.state is None
 
     def boundary(self) -> None:
-        """A place behind some progress, where the call may move to another instance if this one has too much to do,
-        and enough rounds are left.
-        """
+        """A place behind some progress: the call may move, if this instance has too much to do and rounds are left."""
         terms = self.terms
         if terms.is_overloaded is None or self._over or in_step.get() is not None:
             return

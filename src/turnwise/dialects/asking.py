@@ -8,11 +8,11 @@ asks again.
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from functools import lru_cache, partial
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ValidationError, create_model
 
 from .._binding import read_json
 from .._json import encode
@@ -66,7 +66,8 @@ class _Form(NamedTuple):
 def form(message: str, schema: type[Any], key: str | None) -> Question:
     """A form. Its schema is rendered once per type, and its question once for as long as it is in use."""
     # Literals with the same members in another order are equal, and not the same form.
-    return _form_question(message, cast("Any", schema), "" if isinstance(schema, type) else repr(schema), key)
+    spelled = "" if isinstance(schema, type) else repr(schema)
+    return _form_question(message, schema, spelled, key)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=512)
@@ -81,13 +82,19 @@ def _form_question(message: str, schema: Any, spelled: str, key: str | None) -> 
 
 @lru_cache(maxsize=512)
 def _form_of(schema: type[Any], spelled: str) -> _Form:
-    requested, read = _form_type(schema)
+    model, is_single = _form_type(schema)
+    requested = _rendered(model)
     known = requested["properties"].keys()
+    validate = model.__pydantic_validator__.validate_python
 
     def read_answer(answer: Any) -> Any:
-        if answer["action"] == "accept":
-            return AcceptedElicitation(read(answer["content"]))
-        return _refused(answer)
+        if answer["action"] != "accept":
+            return _refused(answer)
+        try:
+            data = validate(answer["content"])
+        except ValidationError:
+            data = read_json(model, answer["content"])
+        return AcceptedElicitation(data.value if is_single else data)
 
     def tidy(answer: Any) -> Any:
         if _action(answer) != "accept":
@@ -227,12 +234,11 @@ def _read_roots(answer: Any) -> Any:
     return _types().ListRootsResult.model_validate(answer).roots
 
 
-def _form_type(schema: type[Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
-    """A type's form schema, and how its content is read. A plain type is a form with the one field `value`."""
+def _form_type(schema: type[Any]) -> tuple[Any, bool]:
+    """The model that a form is of, and whether it stands for a single value: a plain type is a form with one field."""
     if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return _rendered(schema), partial(read_json, schema)
-    wrapper = create_model("Answer", value=(schema, ...))
-    return _rendered(wrapper), lambda content: read_json(wrapper, content).value
+        return schema, False
+    return create_model("Answer", value=(schema, ...)), True
 
 
 def _rendered(model: type[BaseModel]) -> dict[str, Any]:
