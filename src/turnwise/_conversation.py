@@ -8,7 +8,7 @@ work twice.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -91,8 +91,8 @@ class Conversation:
         """One round: the result, which may be a question."""
         seconds = self.manners.request_seconds if wishes.request_seconds is None else wishes.request_seconds
         declared = self.manners.capabilities if capabilities is None else capabilities
-        mended: set[int] = set()
-        pauses = list(reversed(REISSUES))
+        mended: tuple[int, ...] = ()
+        losses = 0
         while True:
             outgoing = self.caller.request(
                 method, params, declared, wishes.meta, with_progress=wishes.progress is not None
@@ -103,13 +103,14 @@ class Conversation:
                     await self._patiently(exchange, method, seconds)
                 return self.caller.read(outgoing, exchange.result)
             except ConnectionLost as lost:
-                if not pauses or (lost.sent and not outgoing.safe):
+                if losses == len(REISSUES) or (lost.sent and not outgoing.safe):
                     raise
-                await asyncio.sleep(pauses.pop())
+                await asyncio.sleep(REISSUES[losses])
+                losses += 1
             except MCPError as error:
                 if error.code in mended or not await self._mend(method, error):
                     raise
-                mended.add(error.code)
+                mended += (error.code,)
 
     async def _patiently(self, exchange: "Begun[Incoming]", method: str, seconds: float | None) -> None:
         try:
@@ -174,15 +175,13 @@ class Conversation:
                 step = _next_step(loop, outcome)
             except StopIteration as done:
                 return done.value, rounds
-            match step:
-                case Attempt(attempt):
-                    rounds += 1
-                    outcome = await self._attempt(method, attempt, wishes)
-                case Questions():
-                    outcome = await self._answers(step, method, params, self.manners.callbacks)
-                case Pause(seconds):
-                    await asyncio.sleep(seconds)
-                    outcome = None
+            if isinstance(step, Attempt):
+                rounds += 1
+                outcome = await self._attempt(method, step.params, wishes)
+            elif isinstance(step, Questions):
+                outcome = await self._answers(step, method, params, self.manners.callbacks)
+            else:
+                outcome = await asyncio.sleep(step.seconds, None)
 
     async def _attempt(
         self, method: str, params: Mapping[str, Any], wishes: Wishes, capabilities: Mapping[str, Any] | None = None
@@ -260,6 +259,8 @@ class Conversation:
 
     def _notified(self, progress: Progress | None) -> Notified:
         """Who hears what a server says while it works."""
+        if progress is None and self.manners.logging_callback is None:
+            return _unheard
 
         async def notified(message: Any) -> None:
             params = message.get("params")
@@ -318,6 +319,10 @@ class Begun(Generic[T]):
                 return
 
 
+async def _unheard(message: Any) -> None:
+    log.debug("the server said %.200r", message)
+
+
 async def _called(callback: Callable[..., Any], *args: Any) -> None:
     result = callback(*args)
     if hasattr(result, "__await__"):
@@ -345,7 +350,7 @@ def _asking(
     if request["method"] != ELICIT or asked.get("mode") != "url":
         return asking
     url, host, warnings = page_facts(key, asked.get("url"))
-    return replace(asking, url=url, host=host, warnings=warnings)
+    return asking._replace(url=url, host=host, warnings=warnings)
 
 
 def _restarts(manners: Manners, wishes: Wishes) -> bool:

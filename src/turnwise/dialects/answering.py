@@ -6,7 +6,6 @@ once. An answer is completed with the schema's defaults and checked before it is
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
@@ -29,8 +28,7 @@ _TYPE_WORDS = {"type", "title", "description", "default"}
 _FORM_WORDS = {"type", "properties", "required", "title", "description", "$schema"}
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
+class Asking(NamedTuple):
     """Who asks, and in which call; the first argument of every callback.
 
     `url` and `host` are set where the user is sent to a page, and `warnings` say what is unusual about its address.
@@ -54,11 +52,11 @@ def check_question(key: str, request: Any) -> Any:
     """
     import mcp_types as types
 
-    method = request.get("method") if isinstance(request, Mapping) else None
+    method = request.get("method") if isinstance(request, dict) else None
     if method not in (ELICIT, SAMPLE, ROOTS):
         raise UnknownInputRequest(key, method)
     params = request.get("params", {})
-    if not isinstance(params, Mapping):
+    if not isinstance(params, dict):
         raise MalformedQuestion(key, "its params are no object")
     if method == ROOTS:
         return None
@@ -130,7 +128,7 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
     if params.get("mode") == "url":
         return {name: value for name, value in answer.items() if name != "content"}
     content = answer.get("content")
-    if not isinstance(content, Mapping | None):
+    if not isinstance(content, dict | None):
         raise InvalidAnswer(key, "content must be an object")
     form = _form(key, params)
     whole = {**copy.deepcopy(form.defaults), **(content or {})} if form.defaults else dict(content or {})
@@ -160,7 +158,7 @@ class _Form(NamedTuple):
 
 def _form(key: str, params: Mapping[str, Any]) -> _Form:
     schema = params.get("requestedSchema")
-    if not isinstance(schema, Mapping):
+    if not isinstance(schema, dict):
         raise MalformedQuestion(key, "it has no schema for its answer")
     try:
         if len(text := encode(schema)) > LARGEST_SCHEMA:

@@ -90,15 +90,10 @@ class Caller:
         message = incoming.message
         if type(message) is not dict or message.get("jsonrpc") != "2.0" or "method" in message:
             raise _no_reply(incoming, "not a JSON-RPC response")
-        number = message.get("id")
+        number, result = message.get("id"), message.get("result")
         is_mine = number == request.id and type(number) is type(request.id)
-        if not is_mine and (number is not None or "error" not in message):
-            raise _no_reply(incoming, f"the reply is to {number!r}, the request was {request.id!r}")
-        if "error" in message:
-            raise _error(incoming, message)
-        result = message.get("result")
-        if type(result) is not dict:
-            raise _no_reply(incoming, "the result is no object")
+        if not is_mine or "error" in message or type(result) is not dict:
+            raise _refusal(request, incoming, is_mine)
         kind = result.get("resultType", "complete")
         if kind == "input_required":
             _check_interim(request, result, incoming.raw)
@@ -195,6 +190,14 @@ def _result_check(name: str, schema: Any) -> Check | None:
     except ValueError as error:
         log.warning("the results of tool %r cannot be checked, its output schema is none: %s", name, error)
         return None
+
+
+def _refusal(request: Outgoing, incoming: Incoming, is_mine: bool) -> Exception:
+    """What is wrong with a reply that has no result. An error may come without an id: its request was not readable."""
+    message = incoming.message
+    if not is_mine and (message.get("id") is not None or "error" not in message):
+        return _no_reply(incoming, f"the reply is to {message.get('id')!r}, the request was {request.id!r}")
+    return _error(incoming, message) if "error" in message else _no_reply(incoming, "the result is no object")
 
 
 def _no_reply(incoming: Incoming, reason: str) -> Exception:
