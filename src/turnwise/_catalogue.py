@@ -24,7 +24,7 @@ from ._rounds import play
 from ._schemas import Check
 from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
 from ._shedding import Gauge
-from ._steps import Declared, current
+from ._steps import current
 from ._templates import Template
 from ._terms import Terms
 from .context import Context
@@ -90,15 +90,6 @@ def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
 async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:
     """Call a function of either colour."""
     return await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
-
-
-async def _within(context: Context[Any, Any], run: Run) -> dict[str, Any] | Ask | Yield:
-    """Play a round that functions which are steps by themselves can find."""
-    token = current.set(context)
-    try:
-        return await play(context, run)
-    finally:
-        current.reset(token)
 
 
 def _note_unused(context: Context[Any, Any], unused: list[str]) -> None:
@@ -209,7 +200,11 @@ class Catalogue:
         if context is None:
             ledger = None if call.state is None else await self._brought(call, terms)
             context = Context(call, self._host, ledger, terms)
-        outcome = await (_within(context, run) if Declared.count else play(context, run))
+        playing = current.set(context)  # For functions that are steps by themselves.
+        try:
+            outcome = await play(context, run)
+        finally:
+            current.reset(playing)
         if not isinstance(outcome, Ask | Yield):
             if call.state is not None and (unused := context.unused()):
                 _note_unused(context, unused)
@@ -240,7 +235,7 @@ class Catalogue:
     def _seal(self, call: Call, terms: Terms, is_shed: bool, ledger: Ledger) -> str:
         if ledger.sequence > terms.budget.rounds:
             raise EndlessFlow(terms.budget.rounds)
-        if ledger.version is None:
+        if ledger.sequence == 1:
             ledger.version = terms.version
         ttl = terms.budget.shed_ttl if is_shed else None
         if _is_nested(call.arguments):

@@ -93,6 +93,20 @@ class Question(NamedTuple):
     tidy: Callable[[Any], Any]
 
 
+def lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the client would have to declare for a question and did not."""
+    for name, parts in needs.items():
+        have = declared.get(name)
+        if not isinstance(have, dict):
+            return needs
+        # "an empty object is equivalent to declaring support for form mode only"
+        if parts == {"form": {}} and not have:
+            continue
+        if any(part not in have for part in parts):
+            return needs
+    return {}
+
+
 class Done(NamedTuple, Generic[T]):
     """The call is finished, with this result."""
 

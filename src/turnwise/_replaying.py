@@ -11,7 +11,7 @@ from typing import Any
 
 from ._catalogue import Catalogue, Endpoint
 from ._ledger import Ledger
-from ._messages import Ask, Call, Post, Yield
+from ._messages import Ask, Call, Post, Question, Yield
 from ._rounds import play
 from ._steps import current
 from ._watching import Effect, watched, watching
@@ -69,34 +69,51 @@ class Check:
         """Play the tool to its end, each round twice."""
         ledger: Ledger | None = None
         for self._round in range(1, MOST_ROUNDS + 1):
+            asked = {} if ledger is None else ledger.asked
             outcome, after = await self._leg(call, ledger, is_replay=False)
             if isinstance(outcome, AuthorError):
                 self._find("the round failed", str(outcome))
                 break
-            again, settled = await self._leg(call, _copied(after), is_replay=True)
+            again, settled = await self._leg(call, _copied(after, asked), is_replay=True)
             self._compare(outcome, again, after, settled)
+            if isinstance(again, AuthorError):
+                break
             if not isinstance(outcome, Ask | Yield):
                 return ReplayReport(outcome, self._round, tuple(dict.fromkeys(self._findings)))
             ledger = after
             questions = outcome.questions if isinstance(outcome, Ask) else {}
             if changed := [key for key in questions if key in call.answers]:
-                names = ", ".join(repr(key) for key in changed)
-                self._find(f"{names} was answered and is asked again", "a question must not change from round to round")
+                self._ask_again(changed, questions, asked)
                 break
             answers = {key: await answer(key, item.method, item.params) for key, item in questions.items()}
             call = call._replace(answers=answers, state="held", post=call.post._replace(now=now()))
+        else:
+            self._find(f"{MOST_ROUNDS} rounds were not enough", "does a question change from round to round?")
         return ReplayReport(None, self._round, tuple(dict.fromkeys(self._findings)))
+
+    def _ask_again(self, keys: list[str], questions: Mapping[str, Question], asked: Mapping[str, str]) -> None:
+        names = ", ".join(repr(key) for key in keys)
+        if all(questions[key].fingerprint == asked.get(key) for key in keys):
+            raise ValueError(f"the answer to {names} does not fit the question")
+        self._find(f"{names} was answered and is asked again", "a question must not change from round to round")
 
     async def _leg(self, call: Call, ledger: Ledger | None, *, is_replay: bool) -> Any:
         context: Context[Any, Any] = Context(call, self._host, ledger, self._endpoint.terms)
         token = current.set(context)
         try:
             with nullcontext() if is_replay else watching(self._seen):
-                outcome = await play(context, self._endpoint.run)
+                outcome: Any = await play(context, self._endpoint.run)
         except AuthorError as error:
-            return error, context.flow
+            outcome = error
+        except Exception as error:
+            if not is_replay:
+                raise
+            outcome = AuthorError(f"{type(error).__name__}: {error}")
         finally:
             current.reset(token)
+        if not is_replay and not isinstance(outcome, Ask | Yield | AuthorError) and (unused := context.unused()):
+            names = ", ".join(repr(key) for key in unused)
+            self._find(f"{names} was settled, and not come by again", "give steps and questions steady names")
         return outcome, context.flow
 
     def _seen(self, effect: Effect) -> None:
@@ -121,12 +138,12 @@ class Check:
         self._findings.append(Finding(self._round, what, advice))
 
 
-def _copied(ledger: Ledger | None) -> Ledger | None:
+def _copied(ledger: Ledger | None, asked: Mapping[str, str]) -> Ledger | None:
     """The ledger as the round left it, with its questions as they were before: for the same round once more."""
     if ledger is None:
         return None
     copy = Ledger.decode(ledger.lineage, ledger.encode())
-    copy.sequence = max(0, copy.sequence - 1)
+    copy.sequence, copy.asked = max(0, copy.sequence - 1), dict(asked)
     return copy
 
 

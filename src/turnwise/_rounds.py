@@ -41,13 +41,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextvars import ContextVar
 from typing import Any, NoReturn, TypeVar
 
 from ._ledger import ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger
-from ._messages import Ask, Call, Question, Yield
+from ._messages import Ask, Call, Question, Yield, lacking
 from ._siblings import siblings
-from ._terms import Terms
+from ._terms import INSIDE, Terms, in_step
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
 log = logging.getLogger("turnwise.rounds")
@@ -59,9 +58,6 @@ CHANGED = (
 )
 PATIENCE = 1.0
 """Seconds that a step which was given up has to stop in."""
-
-in_step: ContextVar[str | None] = ContextVar("turnwise_in_step", default=None)
-"""Whether what runs belongs to a step, where effects are in their place, and to which kind."""
 
 T = TypeVar("T")
 LegT = TypeVar("LegT", bound="Leg")
@@ -86,6 +82,7 @@ class Leg:
     _closed = False
     _yielding = False
     _kept = False
+    _looked = False
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
         self.call = call
@@ -130,6 +127,9 @@ class Leg:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
         if not name or "#" in name:
             raise ValueError(f"a key is a name without '#', not {name!r}")
+        if (inside := in_step.get()) is not None:
+            # A step that is on the ledger is not run again: what it claims must not move the numbers of what follows.
+            name = inside.key + INSIDE + name
         if (claims := self._claims) is None:
             claims = self._claims = {}
         if name not in claims:
@@ -148,7 +148,7 @@ class Leg:
         if entry is None or entry.fingerprint != mark:
             self._sort_out(ledger, key, mark)
             entry = ledger.entries.get(key)
-        if entry is not None:
+        if entry is not None and entry.fingerprint == mark:
             try:
                 if entry.kind == RAW:
                     entry = ledger.entries[key] = Entry(ANSWER, mark, question.tidy(entry.value))
@@ -197,10 +197,10 @@ class Leg:
         """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
-        if in_step.get() == "once":
+        if (inside := in_step.get()) is not None and inside.is_guarded:
             raise AuthorError("a step with once=True cannot ask: ask first, and give it the answer")
         for question in questions.values():
-            if missing := _lacking(question.needs, self.call.capabilities):
+            if missing := lacking(question.needs, self.call.capabilities):
                 error = MissingClientCapability(missing)
                 self._refused += ((asyncio.current_task(), error),)
                 raise error
@@ -218,7 +218,7 @@ class Leg:
 
     async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that must not be cut off when another task's question ends the round."""
-        if self._over or self.suspending:
+        if self._over or (self.suspending and in_step.get() is None):
             work.close()
             raise RoundOver("this round has ended; a step cannot begin any more") if self._over else Suspend
         task = asyncio.ensure_future(work)
@@ -256,13 +256,14 @@ class Leg:
     def unused(self) -> list[str]:
         """The keys of recorded answers and steps that this round did not come by."""
         ledger = self._ledger
-        if ledger is None or len(ledger.entries) == sum((self._claims or {}).values()):
+        if ledger is None or ledger.entries.keys() <= (self._claims or {}).keys():
             return []
         claimed = self._claimed()
         return [
             key
             for key, entry in ledger.entries.items()
-            if key not in claimed and entry.kind != MARKER and key not in ledger.handed and not key.startswith(ASIDE)
+            if not (key in claimed or entry.kind == MARKER or key in ledger.handed)
+            and not (key.startswith(ASIDE) or key.partition(INSIDE)[0] in claimed)
         ]
 
     def _claimed(self) -> set[str]:
@@ -277,7 +278,7 @@ class Leg:
         claimed = self._claimed()
         return (
             bool(self.unused())
-            or any(key not in claimed for key in ledger.asked)
+            or any(key not in claimed and not (self._looked and key in ledger.handed) for key in ledger.asked)
             or (CHECKPOINT in ledger.entries and not self._kept)
         )
 
@@ -294,7 +295,7 @@ class Leg:
 
     def now(self) -> float:
         """Seconds since the epoch, the same on every replay of this very call of it."""
-        key = self.claim("now")
+        key = self.claim("!now")
         entries = self.book().entries
         if key not in entries:
             entries[key] = Entry(CLOCK, "", round(self.call.post.now, 6))
@@ -383,17 +384,3 @@ def _aside(key: str, mark: str) -> str:
 
 def _failure(task: "asyncio.Task[Any]") -> BaseException | None:
     return None if task.cancelled() else task.exception()
-
-
-def _lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the client would have to declare for a question and did not."""
-    for name, parts in needs.items():
-        have = declared.get(name)
-        if not isinstance(have, dict):
-            return needs
-        # "an empty object is equivalent to declaring support for form mode only"
-        if parts == {"form": {}} and not have:
-            continue
-        if any(part not in have for part in parts):
-            return needs
-    return {}

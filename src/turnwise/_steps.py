@@ -21,7 +21,8 @@ from pydantic_core import to_jsonable_python
 from ._calling import hints_of, in_thread, is_async, name_of
 from ._json import encode
 from ._ledger import FAILURE, STEP, Entry, fingerprint, is_json
-from ._rounds import Leg, in_step
+from ._rounds import Leg
+from ._terms import Inside, in_step
 from .errors import AuthorError, ReplayMismatch, StepFailed, ToolError
 
 log = logging.getLogger("turnwise.steps")
@@ -37,7 +38,7 @@ NO_STORE = (
 )
 
 current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
-"""The round that runs, for functions that are steps by themselves. Set only once such a function exists."""
+"""The round that runs, for functions that are steps by themselves."""
 _ANY: "TypeAdapter[Any]" = TypeAdapter(Any)
 _under_way: set[asyncio.Future[Any]] = set()
 
@@ -64,14 +65,11 @@ class Step(NamedTuple):
 class Declared(Generic[P, T]):
     """A function that is a step by itself: call it in a tool and await it. Elsewhere it is just the function."""
 
-    count = 0
-
     def __init__(self, fn: Callable[P, Any], manner: Manner) -> None:
         _check(fn, manner)
         self.fn = fn
         self.manner = manner
         update_wrapper(self, fn)
-        Declared.count += 1
 
     def __get__(self, owner: Any, kind: type | None = None) -> "Declared[..., T]":
         """A method is a step too, of its other arguments."""
@@ -201,14 +199,17 @@ def _finished(work: "asyncio.Future[Any]") -> None:
 
 
 async def _run(step: Step, mark: str) -> Entry:
-    in_step.set("once" if step.manner.once else "step")  # In a task of its own, so it ends with the step.
+    around = in_step.get()
+    is_guarded = step.manner.once or (around is not None and around.is_guarded)
+    in_step.set(Inside(step.key, is_guarded))  # In a task of its own, so it ends with the step.
     try:
         work = step.fn if is_async(step.fn) else partial(in_thread, step.fn)
         result = await work(*step.args, **step.kwargs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         log.info("step %r failed", step.key, exc_info=True)
         kind = "ToolError" if isinstance(error, ToolError) else type(error).__name__
-        return Entry(FAILURE, mark, [kind, str(error)])
+        # Words that cannot be written, half a character for one, are not worth losing the entry for.
+        return Entry(FAILURE, mark, [kind, str(error).encode("utf-8", "replace").decode()])
     return Entry(STEP, mark, plain_data(step.key, "result", result))
 
 
@@ -233,7 +234,10 @@ def _result_type(fn: Callable[..., Any]) -> "TypeAdapter[Any] | None":
         return None
     if get_origin(returns) in (Awaitable, Coroutine):
         returns = get_args(returns)[-1]
-    return None if returns is Any else _adapter(returns)
+    try:
+        return None if returns is Any else _adapter(returns)
+    except TypeError:  # An annotation that has no hash, and is not kept.
+        return _adapter.__wrapped__(returns)
 
 
 @lru_cache(maxsize=512)

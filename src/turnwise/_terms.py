@@ -1,12 +1,27 @@
 """On what terms the rounds of a function are played: its limits, and what watches over its effects."""
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ._budgets import Budget
 from ._guards import Guard
 
+INSIDE = "#/"
+"""Between the key of a step and those of what it uses itself."""
 _USUAL_BUDGET = Budget()
+
+
+class Inside(NamedTuple):
+    """A step that runs: its key, and whether it, or one around it, is guarded."""
+
+    key: str
+    is_guarded: bool
+
+
+in_step: ContextVar[Inside | None] = ContextVar("turnwise_in_step", default=None)
+"""The step that what runs belongs to, where effects are in their place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
             asked: Mapping[str, str | None] = dict.fromkeys(self.call.answers)
             given: Mapping[str, Any] = self.call.answers
         else:
-            asked = self._ledger.handed
+            asked, self._looked = self._ledger.handed, True
             recorded = {key: self._ledger.entries[key].value for key in asked if key in self._ledger.entries}
             given = {**self.call.answers, **recorded}
         answers = {}
@@ -172,9 +172,11 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         """Keep plain data for whoever goes on, and let the call move if this instance has too much to do."""
         if self._over:
             raise RoundOver("this round has ended; its context cannot ask or record any more")
-        self.book().entries[CHECKPOINT] = Entry(MARKER, "", plain_data("checkpoint", "state", state))
-        self._kept = True
-        self.boundary()
+        entries, entry = self.book().entries, Entry(MARKER, "", plain_data("checkpoint", "state", state))
+        is_new, self._kept = entries.get(CHECKPOINT) != entry, True
+        entries[CHECKPOINT] = entry
+        if is_new:
+            self.boundary()
 
     @property
     def checkpointed(self) -> Any:
@@ -194,17 +196,16 @@ class Context(Leg, Generic[LifespanT, RequestT]):
 
     def random(self) -> float:
         """A number from 0 up to 1, the same on every replay."""
-        return random.Random(self.book().derive(self.claim("random"))).random()
+        return random.Random(self.book().derive(self.claim("!random"))).random()
 
     def uuid(self) -> uuid.UUID:
         """A random UUID, the same on every replay."""
-        return uuid.UUID(bytes=self.book().derive(self.claim("uuid"))[:16], version=4)
+        return uuid.UUID(bytes=self.book().derive(self.claim("!uuid"))[:16], version=4)
 
     @property
     def flow_version(self) -> str | None:
         """The `version=` of the tool under which this flow began."""
-        recorded = None if self._ledger is None or self.call.state is None else self._ledger.version
-        return self.terms.version if recorded is None else recorded
+        return self.terms.version if self._ledger is None or self.call.state is None else self._ledger.version
 
     @property
     def flow_id(self) -> str:

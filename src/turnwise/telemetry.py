@@ -37,6 +37,7 @@ class OpenTelemetry:
     @contextmanager
     def watch(self, context: Context[Any, Any]) -> Iterator[Callable[[Outcome], None]]:
         """A span around one round; what it is called with at the end is told as attributes."""
+        from opentelemetry.context import get_current
         from opentelemetry.propagate import extract
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -49,7 +50,8 @@ class OpenTelemetry:
         }
         if named:
             attributes[_TARGET_NAMES[call.method]] = call.target
-        parent = extract({key: value for key, value in call.meta.items() if isinstance(value, str)})
+        carried = {key: value for key, value in call.meta.items() if isinstance(value, str)}
+        parent = extract(carried, get_current())
         with self._tracer.start_as_current_span(
             f"{call.method} {call.target}" if named else call.method,
             context=parent,

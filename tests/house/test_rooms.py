@@ -102,6 +102,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("sync.py", "__enter__"),
         ("_rounds.py", "play"),
         ("_steps.py", "_run"),
+        ("_replaying.py", "_leg"),
         ("_carrying.py", "_answered"),
         ("_sealed.py", "_open"),
         ("auth.py", "_verified"),
