@@ -152,6 +152,8 @@ class Conversation:
         """As many rounds as it takes: the complete result, and how many those were."""
         manners = self.manners
         loop = drive(params, manners.max_rounds, restart=_restarts(manners, wishes))
+        if wishes.deadline is None and manners.deadline is None:
+            return await self._run(loop, method, params, wishes)
         return await self._in_time(method, wishes, self._run(loop, method, params, wishes))
 
     async def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> T:
@@ -177,7 +179,10 @@ class Conversation:
                 return done.value, rounds
             if isinstance(step, Attempt):
                 rounds += 1
-                outcome = await self._attempt(method, step.params, wishes)
+                try:
+                    outcome = await self.request(method, step.params, wishes)
+                except MCPError as error:
+                    outcome = error
             elif isinstance(step, Questions):
                 outcome = await self._answers(step, method, params, self.manners.callbacks)
             else:
@@ -235,16 +240,20 @@ class Conversation:
         self, step: Questions, method: str, params: Mapping[str, Any], callbacks: Mapping[str, Callback]
     ) -> dict[str, Any]:
         """An answer to every question of a round, each asked once; nobody is asked where one cannot be."""
-        asked = {key: request for key, request in step.requests.items() if key not in step.known}
+        asked = step.requests
+        if step.known:
+            asked = {key: request for key, request in asked.items() if key not in step.known}
         typed = {key: check_question(key, request) for key, request in asked.items()}
         for key, request in asked.items():
             if request["method"] not in callbacks:
                 raise Unanswerable(key, request["method"])
-        answers = {}
+        waiting: list[Callable[[], Coroutine[Any, Any, Any]]] = []
         for key, request in asked.items():
             asking = _asking(key, request, step.round, method, params, self.manners.server)
-            answers[key] = partial(_answer, callbacks[request["method"]], asking, request, typed[key])
-        return {**step.known, **dict(zip(asked, await self._gathered([*answers.values()]), strict=True))}
+            waiting.append(partial(_answer, callbacks[request["method"]], asking, request, typed[key]))
+        if len(waiting) == 1:
+            return {**step.known, key: await waiting[0]()}
+        return {**step.known, **dict(zip(asked, await self._gathered(waiting), strict=True))}
 
     async def _gathered(self, waiting: list[Callable[[], Coroutine[Any, Any, Any]]]) -> list[Any]:
         if len(waiting) < 2 or self.manners.answer_order == "one-by-one":

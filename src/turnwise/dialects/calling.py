@@ -1,7 +1,8 @@
 """What a client says of itself, what it calls, and how results are read, on every wire."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -79,12 +80,19 @@ def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Seque
     return {**wanted, "resourceSubscriptions": list(uris)} if uris else wanted
 
 
-def typed(method: str, result: Mapping[str, Any]) -> Any:
-    """A complete result as its official type."""
+@cache
+def _reader(method: str) -> Callable[[Any], Any]:
+    """How a result of this method is read; the official types are imported when the first one comes."""
     import mcp_types
 
+    kind: type[BaseModel] = getattr(mcp_types, _RESULTS[method])
+    return kind.__pydantic_validator__.validate_python
+
+
+def typed(method: str, result: Mapping[str, Any]) -> Any:
+    """A complete result as its official type."""
     try:
-        return cast("type[BaseModel]", getattr(mcp_types, _RESULTS[method])).model_validate(result)
+        return _reader(method)(result)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
