@@ -123,11 +123,12 @@ class Leg:
 
     def claim(self, name: str) -> str:
         """The key for the next use of this name in this round."""
-        if self._over:
+        inside = in_step.get()
+        if self._over and not (inside is not None and inside.is_guarded):
             raise RoundOver("this round has ended; its context cannot ask or record any more")
         if not name or "#" in name:
             raise ValueError(f"a key is a name without '#', not {name!r}")
-        if (inside := in_step.get()) is not None:
+        if inside is not None:
             # A step that is on the ledger is not run again: what it claims must not move the numbers of what follows.
             name = inside.key + INSIDE + name
         if (claims := self._claims) is None:
@@ -218,7 +219,10 @@ class Leg:
 
     async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that must not be cut off when another task's question ends the round."""
-        if self._over or (self.suspending and in_step.get() is None):
+        inside = in_step.get()
+        if inside is not None and (inside.is_guarded or not self._over):
+            return await asyncio.ensure_future(work)  # Part of a step that is waited for as a whole.
+        if self._over or self.suspending:
             work.close()
             raise RoundOver("this round has ended; a step cannot begin any more") if self._over else Suspend
         task = asyncio.ensure_future(work)

@@ -598,7 +598,7 @@ class Histories(RuleBasedStateMachine):
         manner=st.sampled_from(["plain", "plain", "effects", "single_use"]),
         budget=st.sampled_from(BUDGETS),
         is_steady=st.booleans(),
-        busy=st.integers(0, 3),
+        busy=st.sampled_from([0, 1, 3]),
     )
     def open(self, program: Program, manner: str, budget: Budget, is_steady: bool, busy: int) -> None:
         self.versions = [named(program, self.names)]
@@ -694,10 +694,11 @@ class Histories(RuleBasedStateMachine):
 
     # What happens to servers
 
-    @rule(which=PICK)
-    def an_instance_is_restarted(self, which: int) -> None:
+    @rule(which=PICK, is_busy=st.booleans())
+    def an_instance_is_restarted_and_soon_busy_or_idle(self, which: int, is_busy: bool) -> None:
         which %= len(self.instances)
         self.instances[which] = self.instance(self.instances[which].version)
+        self.instances[which].is_busy = is_busy
 
     @precondition(lambda self: not self.is_steady and len(self.versions) < 4)
     @rule(
@@ -709,10 +710,6 @@ class Histories(RuleBasedStateMachine):
     def an_instance_is_upgraded(self, which: int, how: Change, place: int, new: Node) -> None:
         self.versions.append(named(changed(self.versions[-1], how, place, new), self.names))
         self.instances[which % len(self.instances)] = self.instance(len(self.versions) - 1)
-
-    @rule(which=PICK, is_busy=st.booleans())
-    def an_instance_gets_busy_or_idle(self, which: int, is_busy: bool) -> None:
-        self.instances[which % len(self.instances)].is_busy = is_busy
 
     @precondition(lambda self: self.manner != "single_use" and self.open_turns())
     @rule(which=PICK, where=PICK, numbers=NUMBERS, doom=st.sampled_from(["raise", "die"]))

@@ -491,11 +491,14 @@ def test_lag_is_forgotten_when_the_loop_comes_in_time_again() -> None:
         gauge = Gauge()
         with gauge:
             time.sleep(0.15)  # noqa: ASYNC251 - what a busy loop is like
-            assert gauge.load().lag > 0.05
+            late = gauge.load().lag
+            assert late > 0.05
             assert gauge.load().in_flight == 1
-            for _ in range(12):
+            for _ in range(100):
+                if gauge.load().lag < late / 2:
+                    break
                 await asyncio.sleep(0.05)
-            assert gauge.load().lag < 0.05
+            assert gauge.load().lag < late / 2
         assert gauge.load().in_flight == 0
 
     asyncio.run(run())

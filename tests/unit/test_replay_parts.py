@@ -598,6 +598,42 @@ def test_a_guarded_step_is_finished_though_its_client_goes_away() -> None:
     assert done == ["begun", "finished"]
 
 
+def test_what_a_guarded_step_does_inside_is_finished_as_well() -> None:
+    async def run() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def tool(ctx: Context) -> str:
+            async def inner() -> str:
+                done.append("inner")
+                begun.set()
+                await go_on.wait()
+                return "ok"
+
+            async def last() -> str:
+                done.append("last")
+                return str(ctx.uuid())
+
+            async def outer() -> str:
+                done.append("outer")
+                return f"{await ctx.step(inner)} {await ctx.step(last)} {ctx.uuid()}"
+
+            await ask(ctx)
+            return await ctx.step(outer, once=True)
+
+        async with connect(instance(tool, MemoryStore(), Budget(patience=1))) as client:
+            first = await send(client)
+            request = asyncio.ensure_future(send(client, first))
+            await begun.wait()
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+            go_on.set()
+            assert text(await send(client, first)).startswith("ok ")
+
+    asyncio.run(run())
+    assert done == ["outer", "inner", "last"]
+
+
 def test_a_client_that_goes_away_while_the_beginning_is_written_leaves_no_riddle() -> None:
     async def run() -> None:
         store = Slow()
