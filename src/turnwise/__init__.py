@@ -30,6 +30,7 @@ from ._messages import (
 from ._sealed import RequestStateSecurity, StateCodec
 from ._shedding import Load, Overload
 from ._steps import step
+from ._version import __version__ as __version__
 from .auth import AccessToken, AuthSettings, TokenVerifier, VerifierUnavailable
 from .context import Context
 from .dialects.content import AssistantMessage, Audio, Image, Message, UserMessage
@@ -92,8 +93,6 @@ if TYPE_CHECKING:
     from .telemetry import OpenTelemetry
     from .transports.http import HTTP
     from .transports.process import Command
-
-__version__ = "0.1.0"
 
 __all__ = [
     "HTTP",

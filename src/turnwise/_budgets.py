@@ -29,7 +29,7 @@ class Budget:
     patience: float = 10.0
     """Seconds to wait for a guarded step that another instance is doing at this moment."""
 
-    small_bytes: int = field(init=False)
+    small_bytes: int = field(init=False, repr=False)
     """Up to here a token needs no thought."""
 
     def __post_init__(self) -> None:

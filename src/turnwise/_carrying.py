@@ -5,14 +5,13 @@ keeps the name. A call with `single_use` is answered once for each token: who re
 who comes with an older one is refused. The rooms of the usual call do not pass by here.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-from ._guards import Guard
+from ._guards import Guard, to_the_end
 from ._json import encode
 from ._ledger import SPILLED, Entry, Ledger
 from ._messages import Ask, Done, Outcome, Question, Yield
@@ -22,8 +21,6 @@ from .errors import AuthorError, InvalidRequestState, LedgerTooLarge, MCPError, 
 log = logging.getLogger("turnwise.flows")
 
 WORTH_SPILLING = 512
-
-_under_way: set[asyncio.Future[Any]] = set()
 
 
 async def restore(ledger: Ledger, guard: Guard | None) -> None:
@@ -77,11 +74,7 @@ async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitabl
         # Not a stale state, which makes clients begin anew, and do everything again.
         raise ToolError("This call has gone on from here before: its earlier state is not taken again.")
     key = _use(ledger, ledger.sequence)
-    # The client may go away: what is begun is finished, and the one who asks again gets the reply.
-    work = asyncio.ensure_future(_answered(guard, key, serve))
-    _under_way.add(work)
-    work.add_done_callback(_under_way.discard)
-    return await asyncio.shield(work)
+    return await to_the_end(_answered(guard, key, serve))
 
 
 async def _answered(guard: Guard, key: str, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:

@@ -164,14 +164,13 @@ class Catalogue:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
-        terms = endpoint.terms
-        if self.is_watched or terms.single_use:
-            return self._watched(call, endpoint.run, terms)
-        return self.play(call, endpoint.run, terms)
+        return self.serve(call, endpoint.run, endpoint.terms)
 
     def serve(self, call: Call, run: Run, terms: Terms) -> Awaitable[Outcome]:
         """One round of a call, watched where somebody wants to watch."""
-        return self._watched(call, run, terms) if self.is_watched else self.play(call, run, terms)
+        if self.is_watched or terms.single_use:
+            return self._watched(call, run, terms)
+        return self.play(call, run, terms)
 
     def watch(self, gauge: Gauge | None, observer: Observer | None) -> None:
         """Have every round counted, or told of."""

@@ -7,7 +7,7 @@ work twice.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -15,11 +15,12 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from . import _pending
 from ._bus import Change
 from ._driver import Attempt, Drive, Pause, Questions, drive
-from ._messages import Channel, Done, Incoming, Notified
+from ._messages import Channel, Done, Notified
 from ._pending import Pending
 from .dialects.answering import Asking, check_question, checked_answer, page_facts
+from .dialects.calling import next_cursor, page_params
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
-from .dialects.words import ELICIT, LISTS, ROOTS, TARGETS
+from .dialects.words import ELICIT, ROOTS, TARGETS
 from .errors import (
     CallbackFailed,
     ConnectionLost,
@@ -98,9 +99,9 @@ class Conversation:
                 method, params, declared, wishes.meta, with_progress=wishes.progress is not None
             )
             try:
-                exchange = Begun(self.channel.exchange(outgoing, self._notified(wishes.progress)))
+                exchange = Started(self.channel.exchange(outgoing, self._notified(wishes.progress)))
                 if exchange.waits:
-                    await self._patiently(exchange, method, seconds)
+                    await _limited(exchange, seconds, f"no reply to {method} within {seconds} s")
                 return self.caller.read(outgoing, exchange.result)
             except ConnectionLost as lost:
                 if losses == len(REISSUES) or (lost.sent and not outgoing.safe):
@@ -112,13 +113,6 @@ class Conversation:
                     raise
                 mended += (error.code,)
 
-    async def _patiently(self, exchange: "Begun[Incoming]", method: str, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                await exchange
-        except TimeoutError as error:
-            raise _in_time(limit, error, f"no reply to {method} within {seconds} s") from None
-
     async def _mend(self, method: str, error: MCPError) -> bool:
         """Whether a refused request is worth another try, after what the protocol says to do first."""
         if error.code == UNSUPPORTED_VERSION:
@@ -129,117 +123,81 @@ class Conversation:
             return True
         if error.code == HEADER_MISMATCH and method == "tools/call":
             self.on_change(Change("tools"))
-            async for _ in self.pages("tools/list"):
-                pass
+            async for page in pages("tools/list", self._tools):
+                self.caller.learn(page)
             return True
         return False
 
-    async def pages(self, method: str) -> Any:
-        """Every page of a list, as it comes."""
-        cursor: Any = None
-        seen: set[str] = set()
-        while True:
-            result = await self.request(method, {} if cursor is None else {"cursor": cursor}, Wishes())
-            yield self.caller.learn(result) if method == "tools/list" else result
-            cursor = result.get("nextCursor")
-            if cursor is None:
-                return
-            if not isinstance(cursor, str) or cursor in seen or len(seen) >= MOST_PAGES:
-                raise InvalidReply(f"the pages of {LISTS[method]} do not end")
-            seen.add(cursor)
+    def _tools(self, cursor: str | None) -> Awaitable[dict[str, Any]]:
+        return self.request("tools/list", page_params(cursor), Wishes())
 
     async def call(self, method: str, params: Mapping[str, Any], wishes: Wishes) -> tuple[dict[str, Any], int]:
         """As many rounds as it takes: the complete result, and how many those were."""
         manners = self.manners
         loop = drive(params, manners.max_rounds, restart=_restarts(manners, wishes))
-        if wishes.deadline is None and manners.deadline is None:
-            return await self._run(loop, method, params, wishes)
-        return await self._in_time(method, wishes, self._run(loop, method, params, wishes))
-
-    async def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> T:
-        """All rounds of a call within its deadline; what is under way then is cancelled, which the server hears of."""
-        seconds = self.manners.deadline if wishes.deadline is None else wishes.deadline
-        if seconds is None:
-            return await work
-        try:
-            async with asyncio.timeout(seconds) as limit:
-                return await work
-        except TimeoutError as error:
-            raise _in_time(limit, error, f"{method} was not finished within {seconds} s") from None
-
-    async def _run(
-        self, loop: Drive, method: str, params: Mapping[str, Any], wishes: Wishes
-    ) -> tuple[dict[str, Any], int]:
-        outcome: Any = None
-        rounds = 0
-        while True:
-            try:
-                step = _next_step(loop, outcome)
-            except StopIteration as done:
-                return done.value, rounds
-            if isinstance(step, Attempt):
-                rounds += 1
-                try:
-                    outcome = await self.request(method, step.params, wishes)
-                except MCPError as error:
-                    outcome = error
-            elif isinstance(step, Questions):
-                outcome = await self._answers(step, method, params, self.manners.callbacks)
-            else:
-                outcome = await asyncio.sleep(step.seconds, None)
-
-    async def _attempt(
-        self, method: str, params: Mapping[str, Any], wishes: Wishes, capabilities: Mapping[str, Any] | None = None
-    ) -> Any:
-        try:
-            return await self.request(method, params, wishes, capabilities)
-        except MCPError as error:
-            return error
+        answer = partial(self._answers, method=method, params=params)
+        finished: tuple[dict[str, Any], int] = await self._in_time(
+            method, wishes, self._run(loop, partial(self.request, method, wishes=wishes), answer)
+        )
+        return finished
 
     async def carry_on(self, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending:
         """As far as a call gets without a person: its result, or itself at the next questions."""
-        manners = self.manners
+        manners, method = self.manners, pending.method
         held = pending.held if pending.requests else None
         loop = drive(pending.params, manners.max_rounds, held=held, restart=_restarts(manners, wishes))
-        return await self._in_time(pending.method, wishes, self._advance(loop, pending, wishes))
+        send = partial(self.request, method, wishes=wishes, capabilities=manners.in_hand)
+        outcome, _ = await self._in_time(method, wishes, self._run(loop, send, partial(self._partly, pending=pending)))
+        return outcome if isinstance(outcome, Pending) else Done(outcome)
 
-    async def _advance(self, loop: Drive, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending:
+    def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """All rounds of a call within its deadline; what is under way then is cancelled, which the server hears of."""
+        seconds = self.manners.deadline if wishes.deadline is None else wishes.deadline
+        return work if seconds is None else _limited(work, seconds, f"{method} was not finished within {seconds} s")
+
+    async def _run(
+        self,
+        loop: Drive,
+        send: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]],
+        answer: Callable[[Questions], Awaitable[dict[str, Any] | Pending]],
+    ) -> tuple[Any, int]:
+        """What comes of the loop, a result or a call that is put down, and after how many requests."""
         outcome: Any = None
+        requests = 0
         while True:
             try:
                 step = _next_step(loop, outcome)
             except StopIteration as done:
-                return Done(done.value)
-            match step:
-                case Attempt(attempt):
-                    outcome = await self._attempt(pending.method, attempt, wishes, self.manners.in_hand)
-                    pending = _pending.sent(pending)
-                case Questions():
-                    outcome = await self._partly(step, pending)
-                    if len(outcome) < len(step.requests):
-                        return _pending.put_down(pending, step, outcome)
-                case Pause(seconds):
-                    await asyncio.sleep(seconds)
-                    outcome = None
+                return done.value, requests
+            if isinstance(step, Attempt):
+                requests += 1
+                try:
+                    outcome = await send(step.params)
+                except MCPError as error:
+                    outcome = error
+            elif isinstance(step, Questions):
+                outcome = await answer(step)
+                if isinstance(outcome, Pending):
+                    return outcome, requests
+            else:
+                outcome = await asyncio.sleep(step.seconds, None)
 
-    async def _partly(self, step: Questions, pending: Pending) -> dict[str, Any]:
-        """The answers that are there, and those that callbacks give; a person's are missing."""
-        known = {**pending.answers, **step.known}
-        callbacks = self.manners.callbacks
+    async def _partly(self, step: Questions, pending: Pending) -> dict[str, Any] | Pending:
+        """The answers that are there and that callbacks give, or the call, put down where a person's are missing."""
         for key, request in step.requests.items():
             check_question(key, request)
+        callbacks = self.manners.callbacks
         own = {
             key: request
             for key, request in step.requests.items()
-            if key not in known and request["method"] in callbacks
+            if key in step.known or request["method"] in callbacks
         }
-        asked = step._replace(requests=own, known={})
-        return {**known, **await self._answers(asked, pending.method, pending.params, callbacks)}
+        answers = await self._answers(step._replace(requests=own), pending.method, pending.params)
+        return answers if len(answers) == len(step.requests) else _pending.put_down(pending, step, answers)
 
-    async def _answers(
-        self, step: Questions, method: str, params: Mapping[str, Any], callbacks: Mapping[str, Callback]
-    ) -> dict[str, Any]:
+    async def _answers(self, step: Questions, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """An answer to every question of a round, each asked once; nobody is asked where one cannot be."""
+        callbacks = self.manners.callbacks
         asked = step.requests
         if step.known:
             asked = {key: request for key, request in asked.items() if key not in step.known}
@@ -294,7 +252,7 @@ class Conversation:
             await _called(self.manners.logging_callback, LoggingMessageNotificationParams.model_validate(params))
 
 
-class Begun(Generic[T]):
+class Started(Generic[T]):
     """A coroutine that has taken its first step; what it waits for is awaited with `await`, what never waits is done.
 
     So an exchange with a server in this process, which rarely waits, needs no timer.
@@ -374,6 +332,27 @@ def _next_step(loop: Drive, outcome: Any) -> Attempt | Questions | Pause:
     return step
 
 
-def _in_time(limit: asyncio.Timeout, error: TimeoutError, complaint: str) -> TimeoutError:
-    """The error for a time that is over; another timeout than ours stays what it is."""
-    return DeadlineExceeded(complaint) if limit.expired() and not isinstance(error, DeadlineExceeded) else error
+async def _limited(work: Awaitable[T], seconds: float | None, complaint: str) -> T:
+    """So long and no longer; another timeout than ours stays what it is."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await work
+    except TimeoutError as error:
+        if limit.expired() and not isinstance(error, DeadlineExceeded):
+            raise DeadlineExceeded(complaint) from None
+        raise
+
+
+async def pages(method: str, fetch: Callable[[str | None], Awaitable[dict[str, Any]]]) -> AsyncIterator[dict[str, Any]]:
+    """Every page of a list, as it comes; a list that does not end is the server's mistake."""
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        result = await fetch(cursor)
+        yield result
+        cursor = next_cursor(result)
+        if cursor is None:
+            return
+        if cursor in seen or len(seen) >= MOST_PAGES:
+            raise InvalidReply(f"the pages of {method} do not end")
+        seen.add(cursor)

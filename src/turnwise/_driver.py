@@ -7,6 +7,7 @@ process picks it up there: what it has to know is in the step, and goes back in 
 """
 
 from collections.abc import Generator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .errors import MCPError, StateExpired, TooManyRounds, UnknownResultType
@@ -51,13 +52,14 @@ class Pause(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Where a call was put down."""
+    """Where a call was put down, and the answers that were given since."""
 
     requests: Mapping[str, Any]
     state: str | None
     round: int
     given: Sequence[Given]
     reusable: Sequence[Given] = ()
+    answers: Mapping[str, Any] = MappingProxyType({})
 
 
 Drive = Generator[Attempt | Questions | Pause, Any, dict[str, Any]]
@@ -72,7 +74,7 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
     attempt, pause = dict(params), FIRST_PAUSE
     given: list[Given] = list(held.given) if held else []
     reusable: list[Given] = list(held.reusable) if held else []
-    result = _asked(held) if held else None
+    result, answered = (_asked(held), held.answers) if held else (None, {})
     number = held.round if held else 0
     while True:
         if result is None:
@@ -91,7 +93,7 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
             raise TooManyRounds(max_rounds)
         attempt, state = dict(params), result.get("requestState")
         if requests := result.get("inputRequests"):
-            known = _known(requests, reusable)
+            known, answered = {**_known(requests, reusable), **answered}, {}
             answers = yield Questions(requests, known, state, number, tuple(given), tuple(reusable))
             given += (Given(key, request, answers[key]) for key, request in requests.items())
             attempt["inputResponses"], pause = answers, FIRST_PAUSE

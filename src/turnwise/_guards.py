@@ -5,12 +5,14 @@ lies in it is encrypted, and bound to its key. The room knows no database.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ._json import decode, encode
 from .errors import EffectUnknown, InvalidRequestState
+
+T = TypeVar("T")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 PURGE_EVERY = 1000
@@ -139,6 +141,23 @@ class Guard:
         if (kind, name) != ("record", key):
             raise InvalidRequestState("a record of the store lies under another key")
         return value
+
+
+_under_way: set[asyncio.Future[Any]] = set()
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do something that goes on when the client goes away: who asks again gets what came of it."""
+    task = asyncio.ensure_future(work)
+    _under_way.add(task)
+    task.add_done_callback(_ended)
+    return await asyncio.shield(task)
+
+
+def _ended(task: "asyncio.Future[Any]") -> None:
+    _under_way.discard(task)
+    if not task.cancelled():
+        task.exception()  # Looked at, because there may be nobody left to raise it to.
 
 
 class MemoryStore:

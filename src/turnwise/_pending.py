@@ -77,7 +77,7 @@ class Pending:
     @property
     def held(self) -> Held:
         """Where the loop goes on."""
-        return Held(self.requests, self.state, self.round, self.given, self.reusable)
+        return Held(self.requests, self.state, self.round, self.given, self.reusable, self.answers)
 
     def to_json(self) -> str:
         """The call as text. It holds the answers and the server's state: keep it as you would keep those."""
@@ -176,11 +176,6 @@ def begun(method: str, params: Mapping[str, Any], server: str | None) -> Pending
     now = time.time()
     plain = decode(encode(params))
     return Pending(id=str(uuid.uuid4()), server=server, method=method, params=plain, requests={}, began=now, asked=now)
-
-
-def sent(pending: Pending) -> Pending:
-    """The call after its answers went out."""
-    return replace(pending, answers={}) if pending.answers else pending
 
 
 def put_down(pending: Pending, step: Questions, answers: Mapping[str, Any]) -> Pending:

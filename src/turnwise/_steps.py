@@ -6,7 +6,6 @@ the same value every time. A step with `once` is on record in the server's store
 bring it back.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
@@ -19,6 +18,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import to_jsonable_python
 
 from ._calling import hints_of, in_thread, is_async, name_of
+from ._guards import to_the_end
 from ._json import encode
 from ._ledger import FAILURE, STEP, Entry, fingerprint, is_json
 from ._rounds import Leg
@@ -40,7 +40,6 @@ NO_STORE = (
 current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
 """The round that runs, for functions that are steps by themselves."""
 _ANY: "TypeAdapter[Any]" = TypeAdapter(Any)
-_under_way: set[asyncio.Future[Any]] = set()
 
 
 class Manner(NamedTuple):
@@ -181,21 +180,11 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
         await guard.finish(key, list(entry))
         return entry
 
-    # The client may go away, even while the beginning is written down: what is begun is finished, and the one who asks
-    # again gets the result.
-    work = asyncio.ensure_future(done())
-    _under_way.add(work)
-    work.add_done_callback(_finished)
-    entry = await asyncio.shield(work)
+    # Even while the beginning is written down the client may go away.
+    entry = await to_the_end(done())
     if entry.fingerprint != mark:
         raise ReplayMismatch(step.key)
     return entry
-
-
-def _finished(work: "asyncio.Future[Any]") -> None:
-    _under_way.discard(work)
-    if not work.cancelled():
-        work.exception()  # Looked at, because there may be nobody left to raise it to.
 
 
 async def _run(step: Step, mark: str) -> Entry:

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from typing_extensions import Unpack
@@ -17,14 +18,15 @@ from . import _connecting, _pending
 from ._bus import Change
 from ._caching import Keys, ResponseCache
 from ._connecting import CallOptions, ClientOptions, Target
-from ._conversation import MOST_PAGES, Conversation, Progress, Wishes
+from ._conversation import Conversation, Progress, Wishes, pages
 from ._listening import Subscription, listen
 from ._messages import Done
 from ._pending import Pending, PendingStore
+from ._version import __version__
 from .dialects import calling
-from .dialects.v2026_07_28_client import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Caller
+from .dialects.v2026_07_28_client import Caller, is_older
 from .dialects.words import VERSION
-from .errors import CallerError, HandshakeRequired, InvalidReply, MCPError, UnexpectedStatus
+from .errors import CallerError, HandshakeRequired, MCPError, UnexpectedStatus
 from .transports.http import HTTP
 from .transports.memory import Memory
 from .transports.process import Process
@@ -61,7 +63,7 @@ class Client:
         own: Any = object()
         self._keys = Keys(own, self._server if isinstance(self._channel, HTTP) else own)
         caller = Caller(
-            calling.introduction(options.get("client_info"), "0.1.0"),
+            calling.introduction(options.get("client_info"), __version__),
             options.get("log_level"),
             has_headers=not isinstance(self._channel, Memory | Process),
         )
@@ -97,12 +99,8 @@ class Client:
             if isinstance(self._channel, Process):
                 limit = PROBE_SECONDS if limit is None else min(limit, PROBE_SECONDS)
             await self._discover(limit)
-        except MCPError as error:
-            if error.code in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
-                raise
-            raise HandshakeRequired(f"the server does not speak {VERSION}: {error.message}") from error
-        except UnexpectedStatus as error:
-            if error.status not in (400, 404, 405) or error.is_told:
+        except (MCPError, UnexpectedStatus) as error:
+            if not is_older(error):
                 raise
             raise HandshakeRequired(f"the server does not speak {VERSION}: {error}") from error
 
@@ -331,9 +329,11 @@ class Client:
         return self._conversation
 
     async def _page(self, method: str, cursor: str | None) -> Any:
-        params = {} if cursor is None else {"cursor": cursor}
+        return calling.typed(method, await self._raw_page(method, cursor))
+
+    async def _raw_page(self, method: str, cursor: str | None) -> dict[str, Any]:
         try:
-            return calling.typed(method, await self._fetch(method, params, Wishes()))
+            return await self._fetch(method, calling.page_params(cursor), Wishes())
         except MCPError:
             # "If a cursor becomes invalid [...] the client SHOULD discard all cached pages"
             if cursor is not None and self._cache is not None:
@@ -341,18 +341,9 @@ class Client:
             raise
 
     async def _entries(self, method: str) -> AsyncIterator[Any]:
-        cursor: str | None = None
-        seen: set[str] = set()
-        while True:
-            page = await self._page(method, cursor)
-            for entry in calling.entries(method, page):
+        async for page in pages(method, partial(self._raw_page, method)):
+            for entry in calling.entries(method, calling.typed(method, page)):
                 yield entry
-            cursor = page.next_cursor
-            if cursor is None:
-                return
-            if cursor in seen or len(seen) >= MOST_PAGES:
-                raise InvalidReply(f"the pages of {method} do not end")
-            seen.add(cursor)
 
     async def _fetch(self, method: str, params: dict[str, Any], wishes: Wishes) -> dict[str, Any]:
         """A result that may be used again, if it was not the result of a retry: that depends on answers."""

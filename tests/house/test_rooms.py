@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 
 # From the top of the house to the bottom: a room imports only rooms above it. Rooms on one line are siblings.
 ROOMS = [
-    {"errors", "_json", "_siblings"},
+    {"errors", "_json", "_siblings", "_version"},
     {"_messages"},
     {"_sealed", "_budgets", "_guards", "_shedding", "_sqlite"},
     {"_ledger"},

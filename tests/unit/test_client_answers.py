@@ -32,6 +32,7 @@ from turnwise import (
     Unanswerable,
     UnknownInputRequest,
 )
+from turnwise.dialects.answering import check_question, checked_answer
 
 SILENT: Any = {"mode": "2026-07-28"}
 ROOTS: Json = {"method": "roots/list"}
@@ -716,6 +717,29 @@ def test_a_schema_elsewhere_is_never_fetched() -> None:
 
 TRAP = "a" * 60 + "!"
 DOUBLED: Json = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)} | {"d30": {"type": "null"}}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "is_taken"),
+    [
+        ("https://json-schema.org/draft/2020-12/schema", False),
+        ("http://json-schema.org/draft-04/schema#", True),
+        (None, False),
+    ],
+)
+def test_a_form_is_held_to_the_dialect_that_it_names(dialect: str | None, is_taken: bool) -> None:
+    """Draft 4 knows no `const`, so there every value is as good as another."""
+    schema: Json = {"type": "object", "properties": {"v": {"const": 1}}}
+    question = form(schema=schema if dialect is None else {**schema, "$schema": dialect})
+    if is_taken:
+        assert checked_answer("q", question, accept(v=2))["content"] == {"v": 2}
+    else:
+        with pytest.raises(InvalidAnswer):
+            checked_answer("q", question, accept(v=2))
+    with pytest.raises(MalformedQuestion, match="not supported"):
+        check_question("q", form(schema={**schema, "$schema": "https://example.com/mine"}))
+
+
 HARMFUL = {
     "a pattern": (whole({"pattern": "^(a+)+$"}), {"v": TRAP}),
     "a pattern of names": (whole({}, patternProperties={"^(a+)+$": {}}), {TRAP: 1}),

@@ -16,6 +16,7 @@ from turnwise import (
     Client,
     Context,
     InvalidReply,
+    MCPError,
     MCPServer,
     ResponseCache,
     TurnwiseError,
@@ -336,6 +337,26 @@ def test_a_change_that_is_told_ends_the_freshness_of_what_it_is_about(change: Ch
 
     run(visit())
     assert set(tap.methods) == ended
+
+
+def test_a_cursor_that_is_refused_ends_the_freshness_of_all_pages() -> None:
+    def answer(method: str, params: Json) -> Json:
+        if "cursor" in params:
+            raise MCPError(-32602, "Invalid cursor")
+        return {"prompts": [], "nextCursor": "2", "ttlMs": 60_000, "cacheScope": "private"}
+
+    async def visit() -> None:
+        peer = Peer(answer)
+        async with Client(peer, **SILENT) as client:
+            await client.list_prompts()
+            await client.list_prompts()
+            assert len(peer.requests) == 1
+            with pytest.raises(MCPError, match="Invalid cursor"):
+                await client.list_prompts(cursor="2")
+            await client.list_prompts()
+            assert [request["params"].get("cursor") for request in peer.requests] == [None, "2", None]
+
+    run(visit())
 
 
 def test_a_result_that_was_under_way_when_the_change_was_told_is_not_taken_for_fresh() -> None:

@@ -63,11 +63,11 @@ class _Form(NamedTuple):
     seed: Any
 
 
-def form(message: str, schema: type[Any], key: str | None) -> Question:
+def form(message: str, schema: Any, key: str | None) -> Question:
     """A form. Its schema is rendered once per type, and its question once for as long as it is in use."""
     # Literals with the same members in another order are equal, and not the same form.
     spelled = "" if isinstance(schema, type) else repr(schema)
-    return _form_question(message, schema, spelled, key)  # type: ignore[arg-type]
+    return _form_question(message, schema, spelled, key)
 
 
 @lru_cache(maxsize=512)

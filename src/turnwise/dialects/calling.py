@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,8 +13,6 @@ from .words import ELICIT, LISTS, ROOTS, SAMPLE, SERVER_INFO, VERSION
 
 if TYPE_CHECKING:
     from mcp_types import Implementation
-
-T = TypeVar("T", bound=BaseModel)
 
 LONGEST_FRESHNESS = 24 * 3600.0
 ELICITATION: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
@@ -97,6 +95,19 @@ def typed(method: str, result: Mapping[str, Any]) -> Any:
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
         raise InvalidReply(f"the result of {method} is not what it should be: {place}: {fault['msg']}") from None
+
+
+def page_params(cursor: str | None) -> dict[str, Any]:
+    """The parameters for one page of a list."""
+    return {} if cursor is None else {"cursor": cursor}
+
+
+def next_cursor(result: Mapping[str, Any]) -> str | None:
+    """Where the page after this one begins; None after the last."""
+    cursor = result.get("nextCursor")
+    if not isinstance(cursor, str | None):
+        raise InvalidReply("a cursor is no text")
+    return cursor
 
 
 def entries(method: str, result: Any) -> list[Any]:

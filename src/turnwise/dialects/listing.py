@@ -1,7 +1,6 @@
 """What a server offers, as every wire lists it: definitions, pages and cursors."""
 
 import base64
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from .._binding import Binding
 from .._messages import CacheHint
 from ..errors import InvalidParams, InvalidSignature
 from .asking import wire_dict
+from .words import HEADER_NAME
 
 CACHEABLE = (
     "server/discover",
@@ -20,7 +20,6 @@ CACHEABLE = (
     "resources/templates/list",
     "resources/read",
 )
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def definition(**members: Any) -> dict[str, Any]:
@@ -108,7 +107,7 @@ def _walk(name: str, schema: Mapping[str, Any], path: tuple[str, ...], found: di
 
 
 def _check_header(name: str, key: str, header: Any, part: Mapping[str, Any]) -> None:
-    if not isinstance(header, str) or not _TOKEN.fullmatch(header):
+    if not isinstance(header, str) or not HEADER_NAME.fullmatch(header):
         raise InvalidSignature(f"{name}: x-mcp-header of {key!r} is not an HTTP field name: {header!r}")
     arms = [part, *(arm for arm in part.get("anyOf", ()) if isinstance(arm, Mapping))]
     types = [arm.get("type") for arm in arms]

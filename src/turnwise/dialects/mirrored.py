@@ -17,6 +17,28 @@ _NUMBER = re.compile(r"-?[0-9]{1,16}(\.[0-9]{1,16})?", re.ASCII)
 VERSION, METHOD, NAME = b"mcp-protocol-version", b"mcp-method", b"mcp-name"
 
 
+def written(method: str, name: str | None, version: str) -> dict[str, str]:
+    """The standard headers of a request; `name` is None for methods that name nothing."""
+    headers = {"MCP-Protocol-Version": version, "Mcp-Method": method}
+    if name is not None:
+        headers["Mcp-Name"] = encoded(name)
+    return headers
+
+
+def written_parameters(marks: Mapping[bytes, tuple[str, ...]], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that repeat a tool's arguments: those that have a value which a header can carry."""
+    values = {header.decode().title(): _text(_at(arguments, path)) for header, path in marks.items()}
+    return {header: encoded(text) for header, text in values.items() if text is not None}
+
+
+def encoded(text: str) -> str:
+    """A text as a header carries it: plain where that is safe, in Base64 where it is not."""
+    is_plain = text.isascii() and text.replace("\t", " ").isprintable() and text == text.strip(" \t")
+    if is_plain and not (text.startswith(_OPEN.decode()) and text.endswith(_CLOSE.decode())):
+        return text
+    return f"{_OPEN.decode()}{base64.b64encode(text.encode()).decode()}{_CLOSE.decode()}"
+
+
 def check(headers: Mapping[bytes, bytes], method: str, name: str | None, version: str) -> None:
     """Hold the standard headers against the body; `name` is None for methods that name nothing."""
     if (
@@ -71,9 +93,17 @@ def _decoded(raw: bytes | None, label: str) -> str:
     return text
 
 
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else None
+    return str(value) if isinstance(value, str | int) else None
+
+
 def _at(arguments: Any, path: tuple[str, ...]) -> Any:
     for part in path:
-        arguments = arguments.get(part) if isinstance(arguments, dict) else None
+        arguments = arguments.get(part) if isinstance(arguments, Mapping) else None
     return arguments
 
 

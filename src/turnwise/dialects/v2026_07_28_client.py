@@ -4,7 +4,6 @@ A `Caller` writes one client's requests and reads the replies. It remembers what
 results, and about which tools may be called twice. It does no I/O.
 """
 
-import base64
 import itertools
 import json
 import logging
@@ -15,6 +14,7 @@ from .._json import encode
 from .._messages import Incoming, Outgoing
 from .._schemas import Check, check_for_peers
 from ..errors import InvalidReply, InvalidSignature, MCPError, UnexpectedStatus, UnknownResultType
+from . import mirrored
 from .listing import mirrored_parameters
 from .words import CAPABILITIES, CLIENT_INFO, LISTS, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
 
@@ -75,14 +75,10 @@ class Caller:
         return Outgoing(number, method, encode(message), headers, safe)
 
     def _headers(self, method: str, params: Mapping[str, Any], tool: Tool | None) -> dict[str, str]:
-        headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": method}
-        if (member := TARGETS.get(method)) is not None and isinstance(target := params.get(member), str):
-            headers["Mcp-Name"] = header_value(target)
+        name = params.get(TARGETS[method]) if method in TARGETS else None
+        headers = mirrored.written(method, name if isinstance(name, str) else None, VERSION)
         if tool is not None and tool.marks:
-            arguments = params.get("arguments", {})
-            for header, path in tool.marks.items():
-                if (text := _header_text(_at(arguments, path))) is not None:
-                    headers[header.decode().title()] = header_value(text)
+            headers |= mirrored.written_parameters(tool.marks, params.get("arguments", {}))
         return headers
 
     def read(self, request: Outgoing, incoming: Incoming) -> dict[str, Any]:
@@ -140,6 +136,15 @@ class Caller:
             raise InvalidReply(f"the result of tool {name!r} does not fit its own schema: {error}") from None
 
 
+def is_older(error: MCPError | UnexpectedStatus) -> bool:
+    """Whether a server that answers discovery so speaks only versions with a handshake: no error of this version, and
+    a status, if there is one, that says nothing else.
+    """
+    if isinstance(error, MCPError):
+        return error.code not in (HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION)
+    return error.status in (400, 404, 405) and not error.is_told
+
+
 def owner(message: Any) -> Any:
     """The id of the request that a message on a shared channel belongs to, or None."""
     if not isinstance(message, dict):
@@ -158,28 +163,6 @@ def cancellation(request_id: str | int, reason: str) -> bytes:
     """The notification that ends a request on a shared channel."""
     params = {"requestId": request_id, "reason": reason}
     return encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-
-
-def header_value(text: str) -> str:
-    """A text as a header carries it: plain where that is safe, in Base64 where it is not."""
-    is_plain = text.isascii() and text.replace("\t", " ").isprintable() and text == text.strip(" \t")
-    if is_plain and not (text.startswith("=?base64?") and text.endswith("?=")):
-        return text
-    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
-
-
-def _header_text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else None
-    return str(value) if isinstance(value, str | int) else None
-
-
-def _at(arguments: Any, path: tuple[str, ...]) -> Any:
-    for part in path:
-        arguments = arguments.get(part) if isinstance(arguments, Mapping) else None
-    return arguments
 
 
 def _result_check(name: str, schema: Any) -> Check | None:

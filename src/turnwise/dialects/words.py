@@ -1,5 +1,6 @@
 """Names that both halves of a wire use: versions, members of `_meta`, methods."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,5 +31,7 @@ CHANGES = {
     "resources": "notifications/resources/list_changed",
     "resource": "notifications/resources/updated",
 }
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token of RFC 9110."""
 FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}

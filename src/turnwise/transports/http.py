@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 
 from .._json import decode
 from .._messages import Incoming, Notified, Outgoing
+from ..dialects.words import HEADER_NAME
 from ..errors import ConnectionLost, InvalidReply, RedirectRefused, UnexpectedStatus
 from .authorizing import Auth, Line, authorized, checked
 from .sse import Events
@@ -31,7 +32,6 @@ LARGEST_REPLY = 64 * 1024 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 3
 _LAST_WORDS = 0.25
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RESERVED = ("accept", "connection", "content-encoding", "content-length", "content-type", "host", "transfer-encoding")
 _OWN = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -231,7 +231,7 @@ async def _drained(response: "aiohttp.ClientResponse") -> None:
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if not isinstance(value, str) or not value.isprintable() or not _TOKEN.fullmatch(name):
+        if not isinstance(value, str) or not value.isprintable() or not HEADER_NAME.fullmatch(name):
             raise ValueError(f"the header {name!r} cannot be sent: it has a plain name and one printable line of text")
         if name.lower() in _RESERVED or name.lower().startswith("mcp-"):
             raise ValueError(f"the header {name!r} belongs to the protocol")
