@@ -4,7 +4,7 @@ Plain records. They know no wire format, no transport and no clock.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
 
@@ -39,9 +39,21 @@ class Tracker(Protocol):
         ...
 
 
+class Line:
+    """A lasting connection on which many requests share one channel. `emit` says something unasked; `session` is what a
+    wire keeps of the connection between messages.
+    """
+
+    __slots__ = ("emit", "session")
+
+    def __init__(self, emit: Emit) -> None:
+        self.emit = emit
+        self.session: Any = None
+
+
 class Post(NamedTuple):
     """One message as it reached a transport. `headers` is None where the transport has none; `task` is the one that
-    serves it, where the transport knows.
+    serves it, where the transport knows; `line` is the connection that it came over, where that lasts.
     """
 
     body: bytes
@@ -51,17 +63,24 @@ class Post(NamedTuple):
     access: Identity | None = None
     tracker: Tracker | None = None
     task: "asyncio.Task[Any] | None" = None
+    line: Line | None = None
 
 
 class Reply(NamedTuple):
-    """What goes back: a JSON body, or None where nothing may be answered."""
+    """What goes back: a JSON body, or None where nothing may be answered. `events` are whole server-sent events, in
+    place of a body; `headers` go with either.
+    """
 
     status: int
     body: bytes | None
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    events: AsyncIterator[bytes] | None = None
 
 
 class Call(NamedTuple):
-    """One request, decoded: the method, what it is aimed at, and what the client says of itself."""
+    """One request, decoded: the method, what it is aimed at, and what the client says of itself. `state` is the token
+    that it brought, or the flow's ledger itself where the call is `held`: it waits here for its answers.
+    """
 
     id: str | int
     method: str
@@ -69,11 +88,12 @@ class Call(NamedTuple):
     target: str
     arguments: dict[str, Any]
     answers: Mapping[str, Any]
-    state: str | None
+    state: Any
     meta: Mapping[str, Any]
     capabilities: Mapping[str, Any]
     version: str
     post: Post
+    held: bool = False
 
 
 class Question(NamedTuple):
