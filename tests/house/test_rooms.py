@@ -91,7 +91,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
     """Where any exception becomes a reply, a journal entry, a refusal, a future's, or a failed start."""
     argued = {
         ("dialects/v2026_07_28.py", "answer"),
-        ("dialects/v2026_07_28.py", "_words"),
+        ("dialects/replying.py", "_words"),
         ("_calling.py", "_take"),
         ("_conversation.py", "_answer"),
         ("_conversation.py", "__await__"),

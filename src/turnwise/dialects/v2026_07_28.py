@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from .._bus import Change, SubscriptionBus
-from .._json import decode, encode
+from .._json import decode
 from .._messages import Ask, CacheHint, Call, Outcome, Post, Reply, Yield
 from ..errors import (
     HeaderMismatch,
@@ -21,7 +21,6 @@ from ..errors import (
     MCPError,
     MissingClientCapability,
     ToolError,
-    TurnwiseError,
     UnknownMethod,
     UnsupportedVersion,
 )
@@ -29,6 +28,7 @@ from . import mirrored
 from .asking import request_of
 from .listing import CACHEABLE, cache_members, page
 from .notifying import changed, notification
+from .replying import Told, refuse, result_reply, unreadable
 from .words import (
     CAPABILITIES,
     FILTER,
@@ -92,7 +92,10 @@ class Wire:
         """The reply to one message, whatever its bytes are."""
         message: Any = None
         try:
-            message = _decode(post.body)
+            try:
+                message = decode(post.body)
+            except ValueError as error:
+                raise unreadable(error) from None
             if type(message) is not dict or type(message.get("id")) not in _ID or message.get("jsonrpc") != "2.0":
                 _check(message)
             if "id" not in message:
@@ -106,9 +109,9 @@ class Wire:
             own = self._own.get(call.method)
             if own is None:
                 raise UnknownMethod(call.method)
-            return Reply(200, _reply(call.id, self._complete(call, await own(call))))
+            return Reply(200, result_reply(call.id, self._complete(call, await own(call))))
         except Exception as error:
-            return self._refuse(message, error)
+            return refuse(message, error, _verdict, self._dressed)
 
     def _call(self, message: dict[str, Any], post: Post) -> Call:
         method: Any = message.get("method")
@@ -158,8 +161,11 @@ class Wire:
                 "requestState": outcome.carrier,
                 "_meta": self._meta,
             }
-            return _reply(call.id, result)
-        return _reply(call.id, self._complete(call, outcome.result))
+            return result_reply(call.id, result)
+        return result_reply(call.id, self._complete(call, outcome.result))
+
+    def _dressed(self, result: dict[str, Any]) -> dict[str, Any]:
+        return {**result, "resultType": "complete", "_meta": self._meta}
 
     def _complete(self, call: Call, result: dict[str, Any]) -> dict[str, Any]:
         result.setdefault("resultType", "complete")
@@ -210,32 +216,9 @@ class Wire:
             await call.post.emit(notification("notifications/cancelled", {"_meta": meta, "requestId": call.id}))
         return {"_meta": meta}
 
-    def _refuse(self, message: Any, error: Exception) -> Reply:
-        """The reply that an exception becomes."""
-        request_id = _readable_id(message)
-        method = message.get("method") if isinstance(message, dict) else None
-        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
-        if isinstance(error, ToolError) and method == "tools/call":
-            return Reply(200, _reply(request_id, self._tool_error(_words(error))))
-        verdict = _verdict(error)
-        if verdict is not None:
-            if isinstance(error, InvalidRequestState):
-                log.warning("requestState refused on %s: %s", method, error.reason)
-            return _error(request_id, *verdict)
-        log.error("%s failed", method, exc_info=error)
-        if method == "tools/call":
-            return Reply(200, _reply(request_id, self._tool_error("The tool failed; the server's log says why.")))
-        return _error(request_id, 200, -32603, "Internal error")
 
-    def _tool_error(self, text: str) -> dict[str, Any]:
-        content = [{"type": "text", "text": _clean(text)}]
-        return {"content": content, "isError": True, "resultType": "complete", "_meta": self._meta}
-
-
-def _verdict(error: Exception) -> "tuple[int, int, str] | tuple[int, int, str, Any] | None":
-    """HTTP status, code, text and data of an error that may be told: the one table of this wire."""
-    text = _words(error) if isinstance(error, TurnwiseError) else ""
+def _verdict(error: Exception, text: str) -> Told | None:
+    """The one table of this wire."""
     match error:
         case MCPError():
             return 200, error.code, text, error.data
@@ -257,13 +240,6 @@ def _verdict(error: Exception) -> "tuple[int, int, str] | tuple[int, int, str, A
             return 200, -32602 if isinstance(error, InvalidArguments) else -32603, text
         case _:
             return None
-
-
-def _decode(body: bytes) -> Any:
-    try:
-        return decode(body)
-    except ValueError as error:
-        raise MalformedMessage(f"Parse error: {error}", parsed=False) from None
 
 
 def _check(message: Any) -> None:
@@ -302,42 +278,3 @@ def _wanted(asked: Any) -> tuple[set[str], set[str]]:
 
 def _matches(change: Change, lists: set[str], uris: set[str]) -> bool:
     return change.uri in uris if change.kind == "resource" else change.kind in lists
-
-
-def _readable_id(message: Any) -> str | int | None:
-    """The id to echo. A response has one too, but not one of a request to us."""
-    if not isinstance(message, dict) or ("method" not in message and message.keys() & {"result", "error"}):
-        return None
-    request_id = message.get("id")
-    return request_id if type(request_id) in (str, int) else None
-
-
-def _reply(request_id: Any, result: Mapping[str, Any]) -> bytes:
-    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
-
-
-def _error(request_id: Any, status: int, code: int, message: str, data: Any = None) -> Reply:
-    error: dict[str, Any] = {"code": code, "message": _clean(message)}
-    if data is not None:
-        error["data"] = data
-    body: dict[str, Any] = {"jsonrpc": "2.0", "error": error}
-    if request_id is not None:
-        body["id"] = request_id
-    try:
-        return Reply(status, encode(body, default=str))
-    except (TypeError, ValueError, RecursionError):
-        log.exception("the data of an error cannot be written as JSON")
-        del error["data"]
-        return Reply(status, encode(body))
-
-
-def _words(error: Exception) -> str:
-    try:
-        return str(error)
-    except Exception:  # An author's exception may do anything in its __str__.
-        return type(error).__name__
-
-
-def _clean(text: str) -> str:
-    """Text that can be written as UTF-8."""
-    return text.encode("utf-8", "replace").decode()

@@ -8,13 +8,13 @@ wire's business.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
 import orjson
 
-from .._messages import Post
+from .._messages import Post, Reply
 from . import Answerer
 from .door import Callers, Doorkeeper, Headers, Reason, names_of, repeated, unfit
 
@@ -116,7 +116,7 @@ class App:
             return
         exchange = _Exchange(send, receive, self._keepalive)
         post = Post(body, exchange.emit, now, headers, access, task=exchange.task)
-        await exchange.carry(self._wire, post, self._watchman)
+        await exchange.carry(self._wire.answer(post), self._watchman)
 
     def _unwelcome(self, listed: Headers, headers: dict[bytes, bytes]) -> Reason | None:
         """Why a request is turned away, from its headers alone. Clients repeat themselves: a good set is remembered."""
@@ -227,15 +227,17 @@ class _Exchange:
         self._keepalive = keepalive
         self.task = asyncio.current_task()
 
-    async def carry(self, wire: Answerer, post: Post, watchman: _Watchman) -> None:
+    async def carry(self, answer: Awaitable[Reply], watchman: _Watchman) -> None:
         """Get the reply and send it."""
         watchman.enter(self)
         try:
-            status, body = await wire.answer(post)
-            if self._streaming or self._gone or body is None:
-                await self._end(status, body or b"")
+            status, body, extra, events = await answer
+            if events is not None:
+                await self._follow(extra, events)
+            elif self._streaming or self._gone or body is None:
+                await self._end(status, extra, body or b"")
             else:
-                headers = [JSON, (b"content-length", b"%d" % len(body))]
+                headers = [JSON, (b"content-length", b"%d" % len(body)), *extra]
                 await self._send({"type": "http.response.start", "status": status, "headers": headers})
                 await self._send({"type": "http.response.body", "body": body})
         except OSError:
@@ -251,7 +253,7 @@ class _Exchange:
             if self._pulse is not None:
                 self._pulse.cancel()
 
-    async def _end(self, status: int, body: bytes) -> None:
+    async def _end(self, status: int, extra: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         """The end of a stream, or of a request that gets no body."""
         if self._gone:
             return
@@ -260,17 +262,30 @@ class _Exchange:
                 self._pulse.cancel()
             await self._send({"type": "http.response.body", "body": _event(body), "more_body": False})
         else:
-            await _send(self._send, status, [], b"")
+            await _send(self._send, status, [*extra], b"")
+
+    async def _follow(self, extra: Sequence[tuple[bytes, bytes]], events: AsyncIterator[bytes]) -> None:
+        """Pass on a stream that has a life of its own: it goes on where its reader hangs up."""
+        async with aclosing(events):  # type: ignore[type-var]
+            await self._open(extra)
+            async for event in events:
+                await self._send({"type": "http.response.body", "body": event, "more_body": True})
+            if self._pulse is not None:
+                self._pulse.cancel()
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _open(self, extra: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        if not self._streaming:
+            self._streaming = True
+            await self._send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *extra]})
+            self._pulse = asyncio.create_task(self._keep_alive())
 
     async def emit(self, message: bytes) -> None:
         """Send a notification ahead of the reply; to a client that has gone, nothing."""
         if self._gone:
             return
         try:
-            if not self._streaming:
-                self._streaming = True
-                await self._send({"type": "http.response.start", "status": 200, "headers": STREAM})
-                self._pulse = asyncio.create_task(self._keep_alive())
+            await self._open()
             await self._send({"type": "http.response.body", "body": _event(message), "more_body": True})
         except OSError:
             self._gone = True
