@@ -16,7 +16,7 @@ from . import _carrying
 from ._binding import Binding
 from ._bus import SubscriptionBus
 from ._calling import in_thread
-from ._json import decode
+from ._json import decode, encode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._resolving import Plan, Resolution
@@ -28,7 +28,7 @@ from ._steps import current
 from ._templates import Template
 from ._terms import Terms
 from .context import Context
-from .dialects.asking import is_input_required, returned
+from .dialects.asking import is_input_required, pages, returned
 from .errors import (
     AuthorError,
     EndlessFlow,
@@ -36,11 +36,14 @@ from .errors import (
     InvalidParams,
     InvalidRequestState,
     ResourceNotFound,
+    URLElicitationRequired,
 )
 
 log = logging.getLogger("turnwise.flows")
 
 ASKING = ("tools/call", "prompts/get", "resources/read")
+HELD_ROUNDS = 100
+"""So often may a call ask while it is held. No client counts these rounds; a question that never settles must end."""
 _NO_HINT = CacheHint()
 
 Run = Callable[[Any], Awaitable[dict[str, Any]]]
@@ -70,7 +73,12 @@ class Endpoint:
             arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
         if binding.context is not None:
             arguments[binding.context] = context
-        value = await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
+        try:
+            value = await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
+        except URLElicitationRequired as required:
+            if context.call.held:
+                raise
+            context.hand_out(pages(required.elicitations), None)
         if is_input_required(value):
             context.hand_out(*returned(value))
         return self.render(context.call, value)
@@ -113,6 +121,13 @@ def _note_round(context: Context[Any, Any], size: int) -> None:
         "ledger_bytes": size,
     }
     log.info("%s %r: %s", context.call.method, context.call.target, facts, extra=facts)
+
+
+def _kept(ledger: Ledger) -> Ledger:
+    """A ledger that stays here while its call waits, just as it would come back out of a token."""
+    if ledger.sequence > HELD_ROUNDS:
+        raise EndlessFlow(HELD_ROUNDS)
+    return Ledger.decode(ledger.lineage, decode(encode(ledger.encode())))
 
 
 class Observer(Protocol):
@@ -168,7 +183,7 @@ class Catalogue:
 
     def serve(self, call: Call, run: Run, terms: Terms) -> Awaitable[Outcome]:
         """One round of a call, watched where somebody wants to watch."""
-        if self.is_watched or terms.single_use:
+        if self.is_watched or (terms.single_use and not call.held):
             return self._watched(call, run, terms)
         return self.play(call, run, terms)
 
@@ -185,7 +200,7 @@ class Catalogue:
             if self.gauge is not None:
                 stack.enter_context(self.gauge)
             tell = None if self.observer is None else stack.enter_context(self.observer.watch(context))
-            if terms.single_use and terms.guard is not None and context.flow is not None:
+            if terms.single_use and terms.guard is not None and context.flow is not None and not call.held:
                 context.detach()
                 outcome = await _carrying.answer_once(context.flow, terms.guard, played)
             else:
@@ -211,6 +226,8 @@ class Catalogue:
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
+        if call.held:
+            return outcome._replace(carrier=_kept(settled))
         token = self._seal(call, terms, isinstance(outcome, Yield), settled)
         if len(token) > terms.budget.small_bytes:
             seal = partial(self._seal, call, terms, isinstance(outcome, Yield))
@@ -221,8 +238,9 @@ class Catalogue:
 
     async def _brought(self, call: Call, terms: Terms) -> Ledger | None:
         """The ledger that a call brings, whole."""
-        if call.state is None:
-            return None
+        if call.state is None or call.held:
+            ledger: Ledger | None = call.state
+            return ledger
         bearer = Bearer(self._principal(call), self._name)
         ledger = Ledger.decode(*self._security.unseal(call, bearer, call.state))
         if call.post.now > ledger.started + terms.budget.deadline:

@@ -4,8 +4,9 @@ Plain records. They know no wire format, no transport and no clock.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
 
 from typing_extensions import TypeVar
@@ -74,7 +75,7 @@ class Reply(NamedTuple):
     status: int
     body: bytes | None
     headers: Sequence[tuple[bytes, bytes]] = ()
-    events: AsyncIterator[bytes] | None = None
+    events: AsyncGenerator[bytes, None] | None = None
 
 
 class Call(NamedTuple):
@@ -101,7 +102,7 @@ class Question(NamedTuple):
 
     `key` names it on the wire, `params` is the request as the client sees it, `needs` the capability it takes,
     and `read` turns an answer into the author's value or raises ValueError. `tidy` keeps of an answer
-    what is worth recording.
+    what is worth recording. `name` is what the author calls a page, on wires where pages have names.
     """
 
     key: str
@@ -111,6 +112,7 @@ class Question(NamedTuple):
     fingerprint: str
     read: Callable[[Any], Any]
     tidy: Callable[[Any], Any]
+    name: str | None = None
 
 
 def lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -151,7 +153,9 @@ Outcome = Done[dict[str, Any]] | Ask | Yield
 
 class Outgoing(NamedTuple):
     """One request as it leaves a client. `headers` repeat the body for HTTP; `safe` says that sending it twice does
-    no harm.
+    no harm; `lasts` that it belongs to a session, so that a stream which breaks is taken up again, and hanging up
+    cancels nothing. `marks` are the kinds of events that say something besides messages, and whether one ends the
+    exchange.
     """
 
     id: str | int
@@ -159,10 +163,19 @@ class Outgoing(NamedTuple):
     body: bytes
     headers: Mapping[str, str]
     safe: bool
+    lasts: bool = False
+    marks: Mapping[str, bool] = MappingProxyType({})
+
+
+class Mark(NamedTuple):
+    """A server-sent event that is no message: its kind and its id are all it says."""
+
+    kind: str
+    id: str
 
 
 class Incoming(NamedTuple):
-    """What came back: the decoded message, its bytes, and such headers as advise what to do about a status."""
+    """What came back: the decoded message, its bytes, and such headers as advise what to do about it."""
 
     status: int
     message: Any
@@ -188,6 +201,29 @@ class Channel(Protocol):
 
     async def aclose(self) -> None:
         """Let go of everything."""
+        ...
+
+
+class Lasting(Channel, Protocol):
+    """A channel that can carry a session as well: messages without a reply, and what a server says unasked."""
+
+    unasked: "Callable[[Any], None] | None"
+    """Who is given what belongs to no request that is under way."""
+
+    async def ready(self) -> int:
+        """The number of the connection; another one knows nothing of what was said on this."""
+        ...
+
+    async def tell(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send what has no reply; UnexpectedStatus where it is not taken."""
+        ...
+
+    async def watch(self, headers: Mapping[str, str], notified: Notified, opened: "Callable[[], None]") -> None:
+        """Hear what the server says unasked, for as long as this lasts; `opened` is called when that begins."""
+        ...
+
+    async def leave(self, headers: Mapping[str, str]) -> None:
+        """Tell the server that the session is over; it may not care."""
         ...
 
 

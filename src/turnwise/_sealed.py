@@ -227,7 +227,7 @@ class RequestStateSecurity:
 
     def unseal(self, call: Call, bearer: "Bearer", token: str) -> tuple[bytes, Any]:
         """The lineage and the ledger that a token carries, once every claim holds for this call."""
-        payload = self._open(token)
+        payload = self.opened(token)
         try:
             body = decode(payload) if payload.startswith(_EXACT) else orjson.loads(payload)
             (expires, *claims), lineage, ledger = body["c"], bytes.fromhex(body["l"]), body["g"]
@@ -242,7 +242,8 @@ class RequestStateSecurity:
             raise InvalidRequestState(f"minted for another call: not the same {', '.join(wrong) or 'claims'}")
         return lineage, ledger
 
-    def _open(self, token: str) -> bytes:
+    def opened(self, token: str) -> bytes:
+        """What a token has inside; InvalidRequestState where it is none of ours."""
         try:
             return self.codec.unseal(token)
         except InvalidRequestState:

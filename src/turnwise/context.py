@@ -81,7 +81,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         self, message: str, url: str, elicitation_id: str | None = None, key: str | None = None
     ) -> Coroutine[Any, Any, UrlElicitationResult]:
         """Ask the user to visit a page. A page's address must be the same in every round: see `ctx.uuid()`."""
-        return self._ask(asking.url(message, url, key))
+        return self._ask(asking.url(message, url, key, elicitation_id))
 
     def sample(
         self, messages: "str | list[SamplingMessage]", *, key: str | None = None, **options: Unpack[SampleOptions]

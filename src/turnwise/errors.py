@@ -4,7 +4,8 @@
     ├── ToolError                    the author's words to the model: the one text of a handler that is sent
     │   ├── InvalidArguments         a call's arguments do not fit the signature
     │   ├── Declined                 a declared parameter was not given: the user declined or cancelled
-    │   └── EffectUnknown            a guarded step was begun earlier, and nobody knows what came of it
+    │   ├── EffectUnknown            a guarded step was begun earlier, and nobody knows what came of it
+    │   └── ClientRefused            the client answered a question with an error
     ├── StepFailed                   a journaled step raised; the same on every replay
     ├── AuthorError                  your mistake, found at registration or while a round is played
     │   ├── InvalidSignature         a function cannot be served as it is written
@@ -20,8 +21,11 @@
     │   └── UnknownPending           no call with this id is waiting
     └── PeerError                    the peer's mistake, or the peer's word
         ├── MCPError                 a JSON-RPC error: raised by an author to send one, or received
-        │   └── StateExpired         a server that no longer takes the state of a call
+        │   ├── StateExpired         a server that no longer takes the state of a call
+        │   └── URLElicitationRequired  pages that the user has to visit before the call can be served
         ├── MalformedMessage         bytes that are no request of the protocol
+        ├── UnknownSession           a session that has ended, or never was
+        ├── TooManySessions          more clients than a server keeps sessions for
         ├── HeaderMismatch           HTTP headers that contradict the body
         ├── UnsupportedVersion       a protocol version that is not served here
         ├── UnknownMethod            a method that nobody serves
@@ -73,6 +77,15 @@ class EffectUnknown(ToolError):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(f"It is not known whether {what!r} was done: it was begun earlier and did not report.")
+
+
+class ClientRefused(ToolError):
+    """The client answered a question with an error in place of an answer, which only wires with a handshake let it."""
+
+    def __init__(self, method: str, code: Any, message: Any) -> None:
+        self.method = method
+        self.code = code
+        super().__init__(f"The client did not answer {method}: {message} ({code})")
 
 
 class StepFailed(TurnwiseError):
@@ -189,6 +202,19 @@ class StateExpired(MCPError):
     """The server refuses the state that a call was put down with: it waited too long, or the keys changed."""
 
 
+class URLElicitationRequired(MCPError):
+    """Raised by an author: the call can be served only after the user has visited these pages.
+
+    Clients of 2025-11-25 get an error that says so, and call again. Others are asked, as by a returned question.
+    """
+
+    def __init__(self, elicitations: "Sequence[Any]", message: str = "URL elicitation required") -> None:
+        self.elicitations = tuple(elicitations)
+        if not self.elicitations:
+            raise ValueError("URLElicitationRequired names at least one page")
+        super().__init__(-32042, message)
+
+
 class MalformedMessage(PeerError):
     """The bytes are not JSON (`parsed` is false), or not one request or notification."""
 
@@ -196,6 +222,21 @@ class MalformedMessage(PeerError):
         self.parsed = parsed
         self.status = status
         super().__init__(message)
+
+
+class UnknownSession(PeerError):
+    """The request names a session that is not this caller's, or no longer there."""
+
+    def __init__(self) -> None:
+        super().__init__("Session not found: it has ended, and a new one is opened with initialize")
+
+
+class TooManySessions(PeerError):
+    """No session can be opened, or no call in this one, before others end."""
+
+    def __init__(self, most: int, what: str = "sessions") -> None:
+        self.most = most
+        super().__init__(f"Too many {what}: at most {most} at a time")
 
 
 class HeaderMismatch(PeerError):

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import orjson
 from typing_extensions import TypeVar, Unpack
 
-from . import _registering
+from . import _registering, _wires
 from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
 from ._catalogue import Catalogue, Endpoint, Observer
@@ -24,6 +24,7 @@ from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
 from ._rounds import play
 from ._sealed import RequestStateSecurity
+from ._sessions import SessionLimits, Sessions
 from ._shedding import Gauge, Load
 from ._terms import Terms
 from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
@@ -72,6 +73,8 @@ class MCPServer(Generic[LifespanT]):
         budget: Budget | None = None,
         shed_when: Callable[[Load], bool] | None = None,
         telemetry: Observer | None = None,
+        dialects: Sequence[str] = (),
+        sessions: SessionLimits | Literal[False] | None = None,
     ) -> None:
         if not name:
             raise ValueError("a server needs a name: tokens are bound to it")
@@ -97,7 +100,9 @@ class MCPServer(Generic[LifespanT]):
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
-        self.wire = Wire(self._catalogue)
+        self._sessions = None if sessions is False else Sessions(sessions or SessionLimits())
+        self._handshake = _wires.handshake(self._catalogue, self._security, self._sessions, dialects)
+        self.wire = Wire(self._catalogue, self._handshake)
 
     def _terms(self, budget: Budget | None, shed_when: Callable[[Load], bool] | None, gauge: Gauge | None) -> Terms:
         budget = budget or Budget()
@@ -227,8 +232,10 @@ class MCPServer(Generic[LifespanT]):
         await self._life.stop()
 
     def close_subscriptions(self) -> None:
-        """End every `subscriptions/listen` in good order, as a shutdown begins."""
+        """End every `subscriptions/listen` and every session in good order, as a shutdown begins."""
         self._catalogue.is_closing = True
+        if self._sessions is not None:
+            self._sessions.close_all()
         if self._bus is not None:
             self._bus.close()
 
@@ -269,6 +276,7 @@ class MCPServer(Generic[LifespanT]):
             ensure=self._life.ensure if self._life.is_needed else None,
             doorkeeper=doorkeeper,
             documents=documents,
+            attendant=self._handshake,
         )
 
     streamable_http_app = asgi

@@ -6,7 +6,7 @@ asks again.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
@@ -47,7 +47,7 @@ def question(marker: Marker) -> Question:
         case Elicit():
             return form(marker.message, marker.schema, marker.key)
         case ElicitURL():
-            return url(marker.message, marker.url, marker.key)
+            return url(marker.message, marker.url, marker.key, marker.elicitation_id)
         case Sample():
             return sample(marker)
         case ListRoots():
@@ -121,14 +121,15 @@ def raw_form(message: str, requested: Mapping[str, Any], key: str | None) -> Que
     return _question(key, ELICIT, params, FORM, read_answer)
 
 
-def url(message: str, address: str, key: str | None) -> Question:
-    """A page to visit. The id that older wires carry beside it is no part of this one."""
+def url(message: str, address: str, key: str | None, name: str | None = None) -> Question:
+    """A page to visit. Its name, which only wires with a handshake show, is no part of the question."""
 
     def read_answer(answer: Any) -> Any:
         return AcceptedUrlElicitation() if answer["action"] == "accept" else _refused(answer)
 
     params = {"mode": "url", "message": message, "url": address}
-    return _question(key, ELICIT, params, URL, read_answer, lambda answer: {"action": _action(answer)})
+    asked = _question(key, ELICIT, params, URL, read_answer, lambda answer: {"action": _action(answer)})
+    return asked if name is None else asked._replace(name=name)
 
 
 def sample(marker: Sample) -> Question:
@@ -155,6 +156,12 @@ def returned(result: "InputRequiredResult") -> tuple[dict[str, Question], str | 
         params = body.get("params", {})
         questions[key] = _question(key, body["method"], params, _needs(body["method"], params), dict)
     return questions, result.request_state
+
+
+def pages(elicitations: Sequence[Any]) -> dict[str, Question]:
+    """Pages that a user has to visit, as questions: `ElicitURL`, or the official parameters."""
+    questions = [url(page.message, page.url, getattr(page, "key", None), page.elicitation_id) for page in elicitations]
+    return {question.key: question for question in questions}
 
 
 def is_input_required(value: Any) -> bool:

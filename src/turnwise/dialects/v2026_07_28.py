@@ -76,11 +76,20 @@ class Service(Protocol):
         ...
 
 
-class Wire:
-    """One server, spoken to in 2026-07-28."""
+class Others(Protocol):
+    """Who is asked for a message that is not of this version."""
 
-    def __init__(self, service: Service) -> None:
+    async def answer(self, message: Any, post: Post) -> Reply | None:
+        """The reply, or None where nobody knows the message."""
+        ...
+
+
+class Wire:
+    """One server, spoken to in 2026-07-28. `others` serve those who open in another version."""
+
+    def __init__(self, service: Service, others: "Others | None" = None) -> None:
         self._service = service
+        self._others = others
         self._meta = {SERVER_INFO: dict(service.info)}
         self._own: dict[str, Callable[[Call], Awaitable[dict[str, Any]]]] = {
             "server/discover": self._discover,
@@ -97,10 +106,8 @@ class Wire:
             except ValueError as error:
                 raise unreadable(error) from None
             if type(message) is not dict or type(message.get("id")) not in _ID or message.get("jsonrpc") != "2.0":
-                _check(message)
-            if "id" not in message:
-                return self._notified(message, post)
-            if post.tracker is not None:
+                return await self._unusual(message, post)
+            if post.tracker is not None and "method" in message:
                 post.tracker.begin(message["id"])
             call = self._call(message, post)
             handler = self._service.handlers.get(call.method)
@@ -110,25 +117,33 @@ class Wire:
             if own is None:
                 raise UnknownMethod(call.method)
             return Reply(200, result_reply(call.id, self._complete(call, await own(call))))
+        except _Foreign as foreign:
+            reply = None if self._others is None else await self._others.answer(message, post)
+            return reply or refuse(message, foreign.fault, _verdict, self._dressed)
         except Exception as error:
             return refuse(message, error, _verdict, self._dressed)
 
+    async def _unusual(self, message: Any, post: Post) -> Reply:
+        """The reply to what is no request: a notification, or nothing that this version knows."""
+        reply = None if self._others is None else await self._others.answer(message, post)
+        if reply is None:
+            _check(message)
+            reply = self._notified(message, post)
+        return reply
+
     def _call(self, message: dict[str, Any], post: Post) -> Call:
         method: Any = message.get("method")
-        if type(method) is not str:
-            _check(message)
         params: Any = message.get("params")
         meta: Any = params.get("_meta") if type(params) is dict else None
-        if type(meta) is not dict or type(version := meta.get(PROTOCOL)) is not str:
-            raise _without_meta(method, params)
+        version: Any = meta.get(PROTOCOL) if type(meta) is dict else None
+        if type(method) is not str or version != VERSION:
+            raise _Foreign(_foreign(message, method, params, version, post))
         member = TARGETS.get(method)
         target = None if member is None else params.get(member)
         if member is not None and type(target) is not str:
             raise InvalidParams(f"params.{member} must be a string", status=400)
         if post.headers is not None:
             mirrored.check(post.headers, method, target, version)
-        if version != VERSION:
-            raise UnsupportedVersion(version, (VERSION,))
         if type(capabilities := meta.get(CAPABILITIES)) is not dict:
             raise InvalidParams(f"_meta must carry {CAPABILITIES}", status=400)
         if (level := meta.get(LOG_LEVEL)) is not None and level not in LEVELS:
@@ -254,7 +269,22 @@ def _check(message: Any) -> None:
         raise MalformedMessage("Invalid request: an id is a string or an integer")
 
 
-def _without_meta(method: str, params: Any) -> Exception:
+class _Foreign(Exception):
+    """A message is not of this version; `fault` is what this version has to say about it."""
+
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
+
+
+def _foreign(message: dict[str, Any], method: Any, params: Any, version: Any, post: Post) -> Exception:
+    try:
+        _check(message)
+        if type(version) is str:
+            if post.headers is not None:
+                mirrored.check(post.headers, method, params.get(TARGETS.get(method, "")), version)
+            return UnsupportedVersion(version, (VERSION,))
+    except (MalformedMessage, HeaderMismatch) as error:
+        return error
     if method == "initialize" and type(params) is dict and "_meta" not in params:
         return UnsupportedVersion(str(params.get("protocolVersion")), (VERSION,))
     return InvalidParams(f"_meta must carry {PROTOCOL}", data={"supported": [VERSION]}, status=400)

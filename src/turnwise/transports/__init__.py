@@ -12,3 +12,11 @@ class Answerer(Protocol):
     def answer(self, post: Post) -> Awaitable[Reply]:
         """The reply to one message."""
         ...
+
+
+class Attendant(Protocol):
+    """Who serves the other verbs of HTTP, on wires that have a use for them."""
+
+    async def attend(self, verb: str, post: Post) -> Reply | None:
+        """The reply, or None where this verb is not served."""
+        ...

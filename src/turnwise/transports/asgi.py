@@ -8,14 +8,14 @@ wire's business.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 import orjson
 
 from .._messages import Post, Reply
-from . import Answerer
+from . import Answerer, Attendant
 from .door import Callers, Doorkeeper, Headers, Reason, names_of, repeated, unfit
 
 log = logging.getLogger("turnwise.http")
@@ -52,6 +52,7 @@ class App:
         ensure: Callable[[], Awaitable[None]] | None = None,
         doorkeeper: Doorkeeper | None = None,
         documents: Mapping[str, bytes] | None = None,
+        attendant: Attendant | None = None,
     ) -> None:
         self._wire = wire
         self._callers = callers
@@ -66,6 +67,7 @@ class App:
         self._welcome: set[tuple[bytes | None, ...]] = set()
         self._doorkeeper = doorkeeper
         self._documents = documents or {}
+        self._attendant = attendant
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
@@ -77,7 +79,7 @@ class App:
             if path == self._path and scope["method"] == "POST":
                 await self._post(scope, receive, send)
             else:
-                await self._elsewhere(scope, path, send)
+                await self._elsewhere(scope, path, receive, send)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
@@ -97,11 +99,8 @@ class App:
                 return
         now = time.time()
         access: Any = None
-        if self._doorkeeper is not None:
-            access = await self._doorkeeper.admit([value for name, value in listed if name == b"authorization"], now)
-            if not hasattr(access, "principal"):
-                await _refuse(send, access.status, access.description, access.headers)
-                return
+        if self._doorkeeper is not None and (access := await self._admitted(listed, now, send)) is False:
+            return
         message = await receive()
         body: bytes | None = message.get("body", b"")
         if message.get("more_body") or message["type"] != "http.request":
@@ -156,7 +155,7 @@ class App:
             return False
         return True
 
-    async def _elsewhere(self, scope: Scope, path: str, send: Send) -> None:
+    async def _elsewhere(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
         document = self._documents.get(path) if scope["method"] in ("GET", "HEAD") else None
         if document is not None:
             headers = [JSON, (b"content-length", str(len(document)).encode()), (b"access-control-allow-origin", b"*")]
@@ -164,9 +163,38 @@ class App:
         elif path == self._path and (refusal := self._callers.refusal(*names_of(scope["headers"]))) is not None:
             await _refuse(send, *refusal)
         elif path == self._path:
-            await _refuse(send, 405, "Only POST is served here", [(b"allow", b"POST")])
+            await self._attended(scope, receive, send)
         else:
             await _refuse(send, 404, f"The MCP endpoint is {self._path or '/'}")
+
+    async def _attended(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """GET and DELETE, where they belong to a session; nobody else has a use for them."""
+        listed: Headers = scope["headers"]
+        verb, headers, now = scope["method"], dict(listed), time.time()
+        if self._attendant is not None and verb in ("GET", "DELETE") and b"mcp-session-id" in headers:
+            if len(headers) != len(listed) and (refusal := repeated(listed)) is not None:
+                await _refuse(send, *refusal)
+                return
+            access = await self._admitted(listed, now, send)
+            if access is False:
+                return
+            exchange = _Exchange(send, receive, self._keepalive)
+            post = Post(b"", exchange.emit, now, headers, access, task=exchange.task)
+            reply = await self._attendant.attend(verb, post)
+            if reply is not None:
+                await exchange.carry(_ready(reply), self._watchman)
+                return
+        await _refuse(send, 405, "Only POST is served here", [(b"allow", b"POST")])
+
+    async def _admitted(self, listed: Headers, now: float, send: Send) -> Any:
+        """Who is calling, None where nobody has to say; False where the request was turned away."""
+        if self._doorkeeper is None:
+            return None
+        access = await self._doorkeeper.admit([value for name, value in listed if name == b"authorization"], now)
+        if hasattr(access, "principal"):
+            return access
+        await _refuse(send, access.status, access.description, access.headers)
+        return False
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -264,9 +292,9 @@ class _Exchange:
         else:
             await _send(self._send, status, [*extra], b"")
 
-    async def _follow(self, extra: Sequence[tuple[bytes, bytes]], events: AsyncIterator[bytes]) -> None:
+    async def _follow(self, extra: Sequence[tuple[bytes, bytes]], events: AsyncGenerator[bytes, None]) -> None:
         """Pass on a stream that has a life of its own: it goes on where its reader hangs up."""
-        async with aclosing(events):  # type: ignore[type-var]
+        async with aclosing(events):
             await self._open(extra)
             async for event in events:
                 await self._send({"type": "http.response.body", "body": event, "more_body": True})
@@ -312,6 +340,10 @@ class _Exchange:
         self._gone = True
         if self.task is not None:
             self.task.cancel()
+
+
+async def _ready(reply: Reply) -> Reply:
+    return reply
 
 
 def _event(message: bytes) -> bytes:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from .._messages import Emit, Post, Reply
+from .._messages import Emit, Line, Post, Reply
 from ..errors import MalformedMessage
 from . import Answerer
 
@@ -58,6 +58,7 @@ class _Channel:
         self._writer = ThreadPoolExecutor(1, "turnwise-stdout")
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: dict[str | int, _Tracker] = {}
+        self._line = Line(self.emit)
 
     async def run(self, source: BinaryIO, max_message: int, on_end: Callable[[], None]) -> None:
         lines: asyncio.Queue[bytes | None] = asyncio.Queue(BACKLOG)
@@ -77,12 +78,15 @@ class _Channel:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._line.session is not None:
+            self._line.session.close()
         self._writer.shutdown()
 
     async def _serve(self, line: bytes) -> None:
         tracker = _Tracker(self._serving)
         try:
-            reply: Reply = await self._wire.answer(Post(line, tracker.guarded(self.emit), time.time(), tracker=tracker))
+            post = Post(line, tracker.guarded(self.emit), time.time(), tracker=tracker, line=self._line)
+            reply: Reply = await self._wire.answer(post)
         finally:
             tracker.end()
         if reply.body is not None and not tracker.is_cancelled:

@@ -1,0 +1,257 @@
+"""Sessions, for the wires that have them: what a server remembers of a client between requests, and for how long.
+
+A session holds the streams on which its calls speak, with what was said on them lately, so that a client whose
+connection broke can ask for the rest. All of it is bounded: sessions in number and age, streams in number and bytes.
+The room knows no wire, and no clock: `now` comes in from outside.
+"""
+
+import asyncio
+import itertools
+import math
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .errors import MalformedMessage, TooManySessions
+
+KEPT_BYTES = 1024 * 1024
+"""So much of what was said on one stream is kept for a client that comes back."""
+KEPT_STREAMS = 32
+"""So many streams that have ended are kept in one session."""
+UNREAD = 64
+"""So many events may wait for a reader before whoever speaks waits too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """How many sessions a server keeps, and for how long: `idle` seconds without a word, `age` seconds in all; and how
+    many calls one session may have under way.
+    """
+
+    most: int = 10_000
+    idle: float = 1800.0
+    age: float = 86_400.0
+    calls: int = 128
+
+    def __post_init__(self) -> None:
+        if not (type(self.most) is int and self.most > 0 and type(self.calls) is int and self.calls > 0):
+            raise ValueError("a session limit is a whole number above 0")
+        if not (0 < self.idle < math.inf and 0 < self.age < math.inf):
+            raise ValueError("sessions end: idle and age are seconds above 0")
+
+
+class Event(NamedTuple):
+    """Something said on a stream, and its place there."""
+
+    number: int
+    message: bytes
+
+
+class Stream:
+    """What is said on one stream, and the latest of it again for who lost the connection. One reader at a time: a new
+    one takes over, for the old one may only seem to be there.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_over = False
+        self._events: deque[Event] = deque()
+        self._size = 0
+        self._numbers = itertools.count(1)
+        self._read = 0
+        self._reader: object | None = None
+        self._stirred = asyncio.Event()
+        self._drained = asyncio.Event()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody is connected."""
+        return self._reader is not None
+
+    async def put(self, message: bytes) -> None:
+        """Say something; who speaks faster than the reader reads has to wait."""
+        self._add(message)
+        while self._reader is not None and self._events and self._events[-1].number - self._read > UNREAD:
+            self._drained.clear()
+            await self._drained.wait()
+
+    def end(self, message: bytes | None = None) -> None:
+        """Say a last thing, or nothing."""
+        if message is not None and not self.is_over:
+            self._add(message)
+        self.is_over = True
+        self._stirred.set()
+        self._drained.set()
+
+    def cut(self) -> None:
+        """Send the reader away; it may come back."""
+        self._reader = None
+        self._stirred.set()
+        self._drained.set()
+
+    def _add(self, message: bytes) -> None:
+        if self.is_over:
+            return
+        self._events.append(Event(next(self._numbers), message))
+        self._size += len(message)
+        while self._size > KEPT_BYTES and len(self._events) > 1:
+            self._size -= len(self._events.popleft().message)
+        self._stirred.set()
+
+    async def first(self) -> bytes | None:
+        """Wait for the first word: the message, if it is also the last, or None."""
+        while not self._events and not self.is_over:
+            self._stirred.clear()
+            await self._stirred.wait()
+        return self._events[0].message if self.is_over and len(self._events) == 1 else None
+
+    def _behind(self, seen: int) -> Event | None:
+        """The first event behind this place that is still kept."""
+        if not self._events or seen >= self._events[-1].number:
+            return None
+        return self._events[max(0, seen + 1 - self._events[0].number)]
+
+    async def follow(self, after: int | None = None) -> AsyncGenerator[Event, None]:
+        """All behind this place, or that nobody has read yet, until the stream ends or somebody else reads it."""
+        me = self._reader = object()
+        seen = self._read if after is None else after
+        self._stirred.set()
+        try:
+            while True:
+                event = self._behind(seen)
+                if event is not None:
+                    yield event
+                    seen = event.number
+                    if self._reader is me:
+                        self._read = seen
+                        self._drained.set()
+                elif self.is_over:
+                    return
+                else:
+                    self._stirred.clear()
+                    await self._stirred.wait()
+                if self._reader is not me:
+                    return
+        finally:
+            if self._reader is me:
+                self._reader = None
+                self._drained.set()
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client. `waits` are the requests that the server made of it and that are not answered yet; `calls` its own
+    that are under way.
+    """
+
+    id: str
+    version: str
+    capabilities: Mapping[str, Any]
+    client: Any
+    principal: str | None
+    opened: float
+    touched: float = 0.0
+    level: str | None = None
+    uris: set[str] = field(default_factory=set)
+    waits: dict[int, "asyncio.Future[Any]"] = field(default_factory=dict)
+    calls: "dict[str | int, asyncio.Task[Any]]" = field(default_factory=dict)
+    streams: dict[str, Stream] = field(default_factory=dict)
+    listening: "asyncio.Task[None] | None" = None
+    is_kept: bool = True
+    _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    _names: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def stream(self, name: str | None = None) -> Stream:
+        """The stream of this name, or a new one; the oldest that ended is forgotten where there are many."""
+        if name is not None and name in self.streams:
+            return self.streams[name]
+        stream = Stream(str(next(self._names)) if name is None else name)
+        over = [old for old, kept in self.streams.items() if kept.is_over]
+        for old in over[: max(0, len(over) - KEPT_STREAMS)]:
+            del self.streams[old]
+        self.streams[stream.name] = stream
+        return stream
+
+    def expect(self) -> "tuple[int, asyncio.Future[Any]]":
+        """The number for a request of ours, and where its answer will be."""
+        number = next(self._numbers)
+        future = self.waits[number] = asyncio.get_running_loop().create_future()
+        return number, future
+
+    def begin(self, request_id: str | int, task: "asyncio.Task[Any]") -> None:
+        """A call is under way; MalformedMessage if one with its id is."""
+        if request_id in self.calls:
+            raise MalformedMessage("Invalid request: a request with this id is still under way")
+        self.calls[request_id] = task
+
+    def is_busy(self) -> bool:
+        """Whether somebody is connected to one of its streams."""
+        return any(stream.is_read for stream in self.streams.values())
+
+    def close(self) -> None:
+        """Give everything up."""
+        for task in (*self.calls.values(), *(() if self.listening is None else (self.listening,))):
+            task.cancel()
+        for future in self.waits.values():
+            future.cancel()
+        for stream in self.streams.values():
+            stream.end()
+
+
+class Sessions:
+    """The sessions of one server, the one that was silent longest first."""
+
+    def __init__(self, limits: SessionLimits) -> None:
+        self.limits = limits
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self, version: str, capabilities: Mapping[str, Any], client: Any, principal: str | None, now: float
+    ) -> Session:
+        """A new session; TooManySessions where there is no room for one."""
+        self._tidy(now)
+        if len(self._sessions) >= self.limits.most:
+            raise TooManySessions(self.limits.most)
+        session = Session(secrets.token_urlsafe(24), version, capabilities, client, principal, now, now)
+        self._sessions[session.id] = session
+        return session
+
+    def find(self, session_id: str, principal: str | None, now: float) -> Session | None:
+        """The session of this id, if it is this caller's."""
+        session = self._sessions.get(session_id)
+        if session is None or session.principal != principal:
+            return None
+        if self._is_stale(session, now):
+            self.close(session)
+            return None
+        session.touched = now
+        self._sessions[session_id] = self._sessions.pop(session_id)
+        return session
+
+    def close(self, session: Session) -> None:
+        """End a session and what it has under way."""
+        self._sessions.pop(session.id, None)
+        session.close()
+
+    def close_all(self) -> None:
+        """End them all."""
+        for session in list(self._sessions.values()):
+            self.close(session)
+
+    def _tidy(self, now: float) -> None:
+        for session in list(
+            itertools.takewhile(lambda session: self._is_silent(session, now), self._sessions.values())
+        ):
+            if self._is_stale(session, now):
+                self.close(session)
+
+    def _is_silent(self, session: Session, now: float) -> bool:
+        return session.touched + self.limits.idle <= now
+
+    def _is_stale(self, session: Session, now: float) -> bool:
+        return session.opened + self.limits.age <= now or (self._is_silent(session, now) and not session.is_busy())

@@ -1,0 +1,77 @@
+"""Streams of a session as server-sent events: what is said on them, and who goes on speaking when nobody listens."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+
+from .._bus import SubscriptionBus
+from .._messages import Line, Post, Reply
+from .._sessions import Session, Stream
+from ..errors import MalformedMessage, TooManySessions
+from .notifying import notification
+from .words import CHANGES, HANDSHAKES
+
+STANDALONE = "s"
+"""The stream that a client opens with GET."""
+LAST_EVENT = b"last-event-id"
+
+
+async def speak(
+    session: Session, request_id: str | int, post: Post, most: int, work: Callable[[Post], Awaitable[bytes | None]]
+) -> Reply:
+    """Have work done that outlives its connection: "Disconnection SHOULD NOT be interpreted as the client cancelling".
+
+    What it says before its last word makes the reply a stream, from which a client that lost it can go on.
+    """
+    if request_id in session.calls:
+        raise MalformedMessage("Invalid request: a request with this id is still under way")
+    if len(session.calls) >= most:
+        raise TooManySessions(most, "calls in this session")
+    stream = session.stream()
+    inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put))
+    session.calls[request_id] = asyncio.create_task(_said(session, request_id, stream, work(inner)))
+    if (last := await stream.first()) is not None:
+        session.streams.pop(stream.name, None)
+        return Reply(200, last)
+    return Reply(200, None, (), framed(session, stream))
+
+
+async def _said(session: Session, request_id: str | int, stream: Stream, work: Awaitable[bytes | None]) -> None:
+    last = None
+    try:
+        last = await work
+    finally:
+        session.calls.pop(request_id, None)
+        stream.end(last)
+
+
+def resumed(session: Session, last_event: bytes) -> Reply:
+    """The rest of a stream, from behind this event."""
+    name, _, number = last_event.decode("latin-1").rpartition("_")
+    found = session.streams.get(name)
+    if found is None or not number.isdecimal() or len(number) > 15:
+        raise MalformedMessage("Last-Event-ID names no event that this session still has")
+    return Reply(200, None, (), framed(session, found, int(number)))
+
+
+async def tell(bus: SubscriptionBus, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
+    """Pass on what changes, for as long as somebody may want to know."""
+    async with bus.subscribe(lambda change: change.kind != "resource" or change.uri in session.uris) as changes:
+        async for change in changes:
+            await emit(notification(CHANGES[change.kind], {} if change.uri is None else {"uri": change.uri}))
+
+
+async def framed(session: Session, stream: Stream, after: int | None = None) -> AsyncGenerator[bytes, None]:
+    """What is said on a stream as server-sent events. Each has an id, by which a client that lost it comes back."""
+    if after is None and stream.name != STANDALONE and session.version >= HANDSHAKES[-1]:
+        # So that a client can come back even before the first word.
+        yield event(b"", f"{stream.name}_0")
+    async with aclosing(stream.follow(after)) as events:
+        async for number, message in events:
+            yield event(message, f"{stream.name}_{number}")
+
+
+def event(data: bytes | None, event_id: str, kind: str = "message") -> bytes:
+    """One server-sent event."""
+    line = b"" if data is None else b"data: " + data + b"\r\n"
+    return f"event: {kind}\r\nid: {event_id}\r\n".encode() + line + b"\r\n"
