@@ -14,6 +14,8 @@ SEP_2322 = "DRAFT-2026-v1"
 DRAFT_2026_02 = "DRAFT-2026-02-03"
 """Multi round-trip requests as first drafted, on that day. The draft names no version; this name is ours."""
 DRAFTS = (SEP_1858, SEP_2322, DRAFT_2026_02)
+SESSION = "Mcp-Session-Id"
+"""The header that names a session, on wires that have those."""
 PROTOCOL = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"

@@ -67,19 +67,21 @@ class Line(NamedTuple):
 
 
 @asynccontextmanager
-async def authorized(auth: Auth, line: Line, url: str, headers: dict[str, str], body: bytes) -> AsyncIterator[Posted]:
-    """The response to a POST, after as many exchanges as the flow wants."""
+async def authorized(
+    auth: Auth, line: Line, verb: str, url: str, headers: dict[str, str], body: bytes
+) -> AsyncIterator[Posted]:
+    """The response to a request, after as many exchanges as the flow wants."""
     import aiohttp
     import httpx2
 
-    own = httpx2.Request("POST", url, headers=headers, content=body)
+    own = httpx2.Request(verb, url, headers=headers, content=body)
     flow = auth.async_auth_flow(own)
     posted: Posted | None = None
     async with AsyncExitStack() as responses:
         responses.push_async_callback(flow.aclose)
         wanted = await _next(anext(flow))
         while wanted is not None:
-            is_own = wanted is own or (wanted.method, wanted.url, wanted.content) == ("POST", own.url, body)
+            is_own = wanted is own or (wanted.method, wanted.url, wanted.content) == (verb, own.url, body)
             try:
                 response = await responses.enter_async_context(line.send(wanted))
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
