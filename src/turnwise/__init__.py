@@ -28,6 +28,7 @@ from ._messages import (
     Sample,
 )
 from ._sealed import RequestStateSecurity, StateCodec
+from ._sessions import SessionLimits
 from ._shedding import Load, Overload
 from ._steps import step
 from ._version import __version__ as __version__
@@ -41,6 +42,7 @@ from .errors import (
     BeingCarriedOn,
     CallbackFailed,
     CallerError,
+    ClientRefused,
     ConnectionLost,
     DeadlineExceeded,
     Declined,
@@ -73,6 +75,7 @@ from .errors import (
     UnknownPending,
     UnknownResultType,
     UnsupportedVersion,
+    URLElicitationRequired,
 )
 from .server import MCPServer
 
@@ -116,6 +119,7 @@ __all__ = [
     "Change",
     "Channel",
     "Client",
+    "ClientRefused",
     "Command",
     "ConnectionLost",
     "Context",
@@ -170,6 +174,7 @@ __all__ = [
     "SQLitePendingStore",
     "SQLiteStore",
     "Sample",
+    "SessionLimits",
     "StateCodec",
     "StateExpired",
     "StepFailed",
@@ -180,6 +185,7 @@ __all__ = [
     "TooManyRounds",
     "ToolError",
     "TurnwiseError",
+    "URLElicitationRequired",
     "Unanswerable",
     "UnexpectedStatus",
     "UnknownInputRequest",

@@ -42,13 +42,14 @@ class Tracker(Protocol):
 
 class Line:
     """A lasting connection on which many requests share one channel. `emit` says something unasked; `session` is what a
-    wire keeps of the connection between messages.
+    wire keeps of the connection between messages; `cut`, where there is one, ends the connection and not the request.
     """
 
-    __slots__ = ("emit", "session")
+    __slots__ = ("cut", "emit", "session")
 
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, cut: Callable[[], None] | None = None) -> None:
         self.emit = emit
+        self.cut = cut
         self.session: Any = None
 
 
@@ -209,6 +210,8 @@ class Lasting(Channel, Protocol):
 
     unasked: "Callable[[Any], None] | None"
     """Who is given what belongs to no request that is under way."""
+    cancels: bool
+    """Whether an exchange that is cancelled tells the server, also in a session."""
 
     async def ready(self) -> int:
         """The number of the connection; another one knows nothing of what was said on this."""

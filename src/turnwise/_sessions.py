@@ -62,6 +62,7 @@ class Stream:
         self._numbers = itertools.count(1)
         self._read = 0
         self._reader: object | None = None
+        self._is_cut = False
         self._stirred = asyncio.Event()
         self._drained = asyncio.Event()
 
@@ -86,8 +87,8 @@ class Stream:
         self._drained.set()
 
     def cut(self) -> None:
-        """Send the reader away; it may come back."""
-        self._reader = None
+        """Send the reader away, or the one that is about to come; it may come back."""
+        self._is_cut, self._reader = self._reader is None, None
         self._stirred.set()
         self._drained.set()
 
@@ -102,7 +103,7 @@ class Stream:
 
     async def first(self) -> bytes | None:
         """Wait for the first word: the message, if it is also the last, or None."""
-        while not self._events and not self.is_over:
+        while not (self._events or self.is_over or self._is_cut):
             self._stirred.clear()
             await self._stirred.wait()
         return self._events[0].message if self.is_over and len(self._events) == 1 else None
@@ -115,6 +116,9 @@ class Stream:
 
     async def follow(self, after: int | None = None) -> AsyncGenerator[Event, None]:
         """All behind this place, or that nobody has read yet, until the stream ends or somebody else reads it."""
+        if self._is_cut:
+            self._is_cut = False
+            return
         me = self._reader = object()
         seen = self._read if after is None else after
         self._stirred.set()

@@ -219,19 +219,19 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     # Telling
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the call has come, if the client wants to know."""
+        """Say how far the call has come, if the client wants to know. A replay does not say it again."""
         token = self.call.meta.get("progressToken")
-        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0):
+        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0) or self.is_behind():
             return
         if isinstance(token, str | int) and not isinstance(token, bool):
             await self.call.post.emit(notifying.progress(token, progress, total, message))
 
     async def log(self, level: LoggingLevel, data: Any, *, logger_name: str | None = None) -> None:
-        """Send a log line, if the client asked for lines of this level."""
+        """Send a log line, if the client asked for lines of this level. A replay does not send it again."""
         wanted = self.call.meta.get(LOG_LEVEL)
         if level not in LEVELS:
             raise ValueError(f"not a log level: {level!r}")
-        if self._over:
+        if self._over or self.is_behind():
             return
         if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
             await self.call.post.emit(notifying.log_message(level, data, logger_name))
@@ -251,6 +251,15 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     async def error(self, data: Any, *, logger_name: str | None = None) -> None:
         """Log at level error."""
         await self.log("error", data, logger_name=logger_name)
+
+    def close_stream(self) -> None:
+        """Let the client go without an answer, and come back for it: a long call need not hold a connection.
+
+        On wires with sessions over HTTP; elsewhere nothing happens.
+        """
+        line = self.call.post.line
+        if line is not None and line.cut is not None:
+            line.cut()
 
     async def notify_tools_changed(self) -> None:
         """Tell subscribers that the list of tools changed."""

@@ -1,6 +1,7 @@
 """The server that the official conformance suite is run against: `python everything_server.py PORT`.
 
-It serves what the suite's 2026-07-28 server scenarios call for, by the names they use, at /mcp on localhost.
+It serves what the suite's server scenarios call for, of 2026-07-28 and of 2025-11-25, by the names they use, at /mcp on
+localhost.
 Most questions are asked inline; two tools return their own, the roots tool and a prompt declare theirs.
 """
 
@@ -241,6 +242,86 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 
 
 # Resources, prompts and completion
+
+
+# What only the scenarios of 2025-11-25 call
+
+
+@server.tool()
+async def test_tool_with_logging(ctx: Context) -> str:
+    """Logs three lines."""
+    for line in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        await ctx.info(line)
+        await asyncio.sleep(0.05)
+    return "Logged"
+
+
+@server.tool()
+async def test_sampling(prompt: str, ctx: Context) -> str:
+    """Asks the client's model."""
+    reply = await ctx.sample(prompt, max_tokens=100)
+    assert isinstance(reply.content, types.TextContent)
+    return f"LLM response: {reply.content.text}"
+
+
+class Reply(BaseModel):
+    username: str = Field(description="User's response")
+    email: str = Field(description="User's email address")
+
+
+def told(answer: Any) -> str:
+    """An answer, as the suite wants to read it."""
+    return f"Elicitation completed: action={answer.action}, content={json.dumps(answer.content)}"
+
+
+@server.tool()
+async def test_elicitation(message: str, ctx: Context) -> str:
+    """Asks the user."""
+    answer = await ctx.elicit(message, Reply)
+    return f"User response: {answer}"
+
+
+@server.tool()
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """Asks with a default for every primitive type."""
+    properties = {
+        "name": {"type": "string", "default": "John Doe"},
+        "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5},
+        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "verified": {"type": "boolean", "default": True},
+    }
+    return told(await ctx.session.elicit_form("Defaults", {"type": "object", "properties": properties}))
+
+
+@server.tool()
+async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Asks with every kind of choice."""
+    titled = [{"const": f"value{n}", "title": f"{word} Option"} for n, word in enumerate(("First", "Second"), 1)]
+    options = ["option1", "option2", "option3"]
+    names = ["Option One", "Option Two", "Option Three"]
+    properties = {
+        "untitledSingle": {"type": "string", "enum": options},
+        "titledSingle": {"type": "string", "oneOf": titled},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"], "enumNames": names},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": options}},
+        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+    }
+    return told(await ctx.session.elicit_form("Choices", {"type": "object", "properties": properties}))
+
+
+@server.tool()
+async def test_reconnection(ctx: Context) -> str:
+    """Lets its client go, and has the answer ready when it comes back."""
+    ctx.close_stream()
+    await asyncio.sleep(0.1)
+    return "Reconnected"
+
+
+@server.resource("test://watched-resource", mime_type="text/plain")
+async def watched_resource() -> str:
+    """A resource to subscribe to."""
+    return "Watched"
 
 
 @server.resource("test://static-text", mime_type="text/plain")

@@ -375,7 +375,8 @@ def test_a_version_not_spoken_here_is_named_beside_those_that_are(version: str, 
 
 def test_an_initialize_of_older_clients_is_told_which_versions_there_are() -> None:
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
-    reply = send(LIBRARY, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+    server = MCPServer("s", sessions=False)
+    reply = send(server, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
     assert VERSION in json.dumps(reply.error)
 
 

@@ -14,6 +14,7 @@ from .words import CHANGES, HANDSHAKES
 STANDALONE = "s"
 """The stream that a client opens with GET."""
 LAST_EVENT = b"last-event-id"
+RETRY = 1000
 
 
 async def speak(
@@ -28,7 +29,7 @@ async def speak(
     if len(session.calls) >= most:
         raise TooManySessions(most, "calls in this session")
     stream = session.stream()
-    inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put))
+    inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put, stream.cut))
     session.calls[request_id] = asyncio.create_task(_said(session, request_id, stream, work(inner)))
     if (last := await stream.first()) is not None:
         session.streams.pop(stream.name, None)
@@ -65,13 +66,13 @@ async def framed(session: Session, stream: Stream, after: int | None = None) -> 
     """What is said on a stream as server-sent events. Each has an id, by which a client that lost it comes back."""
     if after is None and stream.name != STANDALONE and session.version >= HANDSHAKES[-1]:
         # So that a client can come back even before the first word.
-        yield event(b"", f"{stream.name}_0")
+        yield event(b"", f"{stream.name}_0", retry=RETRY)
     async with aclosing(stream.follow(after)) as events:
         async for number, message in events:
             yield event(message, f"{stream.name}_{number}")
 
 
-def event(data: bytes | None, event_id: str, kind: str = "message") -> bytes:
-    """One server-sent event."""
-    line = b"" if data is None else b"data: " + data + b"\r\n"
-    return f"event: {kind}\r\nid: {event_id}\r\n".encode() + line + b"\r\n"
+def event(data: bytes | None, event_id: str, kind: str = "message", retry: int | None = None) -> bytes:
+    """One server-sent event; `retry` is after how many milliseconds a client that loses the stream is to come back."""
+    head = f"event: {kind}\r\nid: {event_id}\r\n" + ("" if retry is None else f"retry: {retry}\r\n")
+    return head.encode() + (b"" if data is None else b"data: " + data + b"\r\n") + b"\r\n"
