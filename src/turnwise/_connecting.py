@@ -1,7 +1,7 @@
 """What a client is told, made into a channel to its server and the manners of its calls."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from ._caching import ResponseCache
 from ._conversation import AnswerOrder, Callback, Manners, Progress, Wishes
@@ -9,7 +9,7 @@ from ._messages import Channel
 from ._pending import PendingStore
 from .dialects import calling
 from .dialects.v2026_07_28_client import cancellation, owner
-from .dialects.words import ELICIT, LEVELS, ROOTS, SAMPLE, VERSION
+from .dialects.words import ELICIT, LEVELS, ROOTS, SAMPLE, Mode
 from .transports.authorizing import Auth
 from .transports.http import HTTP
 from .transports.memory import Memory, Servable
@@ -52,8 +52,8 @@ class ClientOptions(TypedDict, total=False):
     """Any `httpx2.Auth`, such as the official SDK's OAuth provider."""
     cache: bool | ResponseCache
     """Whether results are used again while the server calls them fresh; a cache to share with other clients."""
-    mode: Literal["auto", "2026-07-28"]
-    """Whether to ask the server who it is on entering; a version means no."""
+    mode: Mode
+    """The version to speak; "auto" asks the server on entering and takes the newest that both have."""
     pending_store: PendingStore | None
     """Where `begin` and `resume` keep what waits."""
 
@@ -78,8 +78,8 @@ def check_options(options: ClientOptions) -> None:
         raise ValueError(f"input_required_max_rounds is a whole number, not {rounds!r}")
     if options.get("answer_order", "together") not in ("together", "one-by-one"):
         raise ValueError(f"answer_order is 'together' or 'one-by-one', not {options['answer_order']!r}")
-    if options.get("mode", "auto") not in ("auto", VERSION):
-        raise ValueError(f"mode is 'auto' or {VERSION!r}, not {options['mode']!r}")
+    if options.get("mode", "auto") not in get_args(Mode):
+        raise ValueError(f"mode is one of {', '.join(map(repr, get_args(Mode)))}, not {options['mode']!r}")
     if options.get("log_level") not in (None, *LEVELS):
         raise ValueError(f"log_level is one of {', '.join(LEVELS)}, not {options['log_level']!r}")
     for name, value in options.items():
@@ -111,6 +111,11 @@ def connect(target: Target, options: ClientOptions) -> tuple[Channel, str | None
     if hasattr(target, "exchange"):
         return target, None
     raise TypeError(f"a client wants a URL, a server, a command or a channel, not {type(target).__name__}")
+
+
+def remembered(target: Target, server: str | None) -> str | None:
+    """By what a server is recognised when it is met again: its address, or how it is started."""
+    return repr(target) if isinstance(target, Command) else server
 
 
 def manners(options: ClientOptions, server: str | None) -> Manners:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from . import _pending
 from ._bus import Change
 from ._driver import Attempt, Drive, Pause, Questions, drive
-from ._messages import Channel, Done, Notified
+from ._messages import Channel, Done, Notified, Outgoing
 from ._pending import Pending
 from .dialects.answering import Asking, check_question, checked_answer, page_facts
 from .dialects.calling import next_cursor, page_params
@@ -70,6 +70,8 @@ class Wishes(NamedTuple):
     request_seconds: float | None = None
     deadline: float | None = None
     restart_expired: bool | None = None
+    in_hand: bool = False
+    """Whether the call can be put down where a person has to answer."""
 
 
 @dataclass(slots=True)
@@ -99,9 +101,10 @@ class Conversation:
                 method, params, declared, wishes.meta, with_progress=wishes.progress is not None
             )
             try:
-                exchange = Started(self.channel.exchange(outgoing, self._notified(wishes.progress)))
+                notified = self._notified(wishes, outgoing)
+                exchange = Started(self.channel.exchange(outgoing, notified))
                 if exchange.waits:
-                    await _limited(exchange, seconds, f"no reply to {method} within {seconds} s")
+                    await self._patiently(exchange, seconds, notified, f"no reply to {method} within {seconds} s")
                 return self.caller.read(outgoing, exchange.result)
             except ConnectionLost as lost:
                 if losses == len(REISSUES) or (lost.sent and not outgoing.safe):
@@ -112,6 +115,17 @@ class Conversation:
                 if error.code in mended or not await self._mend(method, error):
                     raise
                 mended += (error.code,)
+
+    async def ask_once(self, method: str, params: Mapping[str, Any], seconds: float | None) -> dict[str, Any]:
+        """One request, which is not sent again whatever comes of it."""
+        outgoing = self.caller.request(method, params, self.manners.capabilities)
+        exchange = self.channel.exchange(outgoing, self._notified(Wishes(), outgoing))
+        return self.caller.read(outgoing, await limited(exchange, seconds, f"no reply to {method} within {seconds} s"))
+
+    def _patiently(
+        self, exchange: "Started[Any]", seconds: float | None, notified: Notified, complaint: str
+    ) -> Awaitable[None]:
+        return limited(exchange, seconds, complaint)
 
     async def _mend(self, method: str, error: MCPError) -> bool:
         """Whether a refused request is worth another try, after what the protocol says to do first."""
@@ -146,6 +160,7 @@ class Conversation:
         manners, method = self.manners, pending.method
         held = pending.held if pending.requests else None
         loop = drive(pending.params, manners.max_rounds, held=held, restart=_restarts(manners, wishes))
+        wishes = wishes._replace(in_hand=True)
         send = partial(self.request, method, wishes=wishes, capabilities=manners.in_hand)
         outcome, _ = await self._in_time(method, wishes, self._run(loop, send, partial(self._partly, pending=pending)))
         return outcome if isinstance(outcome, Pending) else Done(outcome)
@@ -153,7 +168,7 @@ class Conversation:
     def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """All rounds of a call within its deadline; what is under way then is cancelled, which the server hears of."""
         seconds = self.manners.deadline if wishes.deadline is None else wishes.deadline
-        return work if seconds is None else _limited(work, seconds, f"{method} was not finished within {seconds} s")
+        return work if seconds is None else limited(work, seconds, f"{method} was not finished within {seconds} s")
 
     async def _run(
         self,
@@ -207,8 +222,8 @@ class Conversation:
                 raise Unanswerable(key, request["method"])
         waiting: list[Callable[[], Coroutine[Any, Any, Any]]] = []
         for key, request in asked.items():
-            asking = _asking(key, request, step.round, method, params, self.manners.server)
-            waiting.append(partial(_answer, callbacks[request["method"]], asking, request, typed[key]))
+            asking = asking_of(key, request, step.round, method, params, self.manners.server)
+            waiting.append(partial(answered, callbacks[request["method"]], asking, request, typed[key]))
         if len(waiting) == 1:
             return {**step.known, key: await waiting[0]()}
         return {**step.known, **dict(zip(asked, await self._gathered(waiting), strict=True))}
@@ -224,8 +239,9 @@ class Conversation:
                 task.cancel()
             await asyncio.wait(tasks)
 
-    def _notified(self, progress: Progress | None) -> Notified:
+    def _notified(self, wishes: Wishes, outgoing: Outgoing | None) -> Notified:
         """Who hears what a server says while it works."""
+        progress = wishes.progress
         if progress is None and self.manners.logging_callback is None:
             return _unheard
 
@@ -235,7 +251,7 @@ class Conversation:
             try:
                 match message.get("method"):
                     case "notifications/progress" if progress is not None:
-                        await _called(progress, float(params["progress"]), params.get("total"), params.get("message"))
+                        await called(progress, float(params["progress"]), params.get("total"), params.get("message"))
                     case "notifications/message" if self.manners.logging_callback is not None:
                         await self._logged(params)
                     case _:
@@ -249,7 +265,7 @@ class Conversation:
         from mcp_types import LoggingMessageNotificationParams
 
         if self.manners.logging_callback is not None:
-            await _called(self.manners.logging_callback, LoggingMessageNotificationParams.model_validate(params))
+            await called(self.manners.logging_callback, LoggingMessageNotificationParams.model_validate(params))
 
 
 class Started(Generic[T]):
@@ -290,13 +306,15 @@ async def _unheard(message: Any) -> None:
     log.debug("the server said %.200r", message)
 
 
-async def _called(callback: Callable[..., Any], *args: Any) -> None:
+async def called(callback: Callable[..., Any], *args: Any) -> None:
+    """Call a function of either colour."""
     result = callback(*args)
     if hasattr(result, "__await__"):
         await result
 
 
-async def _answer(callback: Callback, asking: Asking, request: Mapping[str, Any], typed: Any) -> dict[str, Any]:
+async def answered(callback: Callback, asking: Asking, request: Mapping[str, Any], typed: Any) -> dict[str, Any]:
+    """What a callback says to a question, checked."""
     key, method = asking.key, request["method"]
     try:
         answer = callback(asking) if method == ROOTS else callback(asking, typed)
@@ -309,10 +327,12 @@ async def _answer(callback: Callback, asking: Asking, request: Mapping[str, Any]
     return checked_answer(key, request, answer)
 
 
-def _asking(
+def asking_of(
     key: str, request: Mapping[str, Any], number: int, method: str, params: Mapping[str, Any], server: str | None
 ) -> Asking:
-    asking = Asking(key, method, params[TARGETS[method]], params.get("arguments", {}), number + 1, server)
+    """Who asks, and in which call."""
+    target = params[TARGETS[method]] if method in TARGETS else ""
+    asking = Asking(key, method, target, params.get("arguments", {}), number + 1, server)
     asked = request.get("params", {})
     if request["method"] != ELICIT or asked.get("mode") != "url":
         return asking
@@ -332,7 +352,7 @@ def _next_step(loop: Drive, outcome: Any) -> Attempt | Questions | Pause:
     return step
 
 
-async def _limited(work: Awaitable[T], seconds: float | None, complaint: str) -> T:
+async def limited(work: Awaitable[T], seconds: float | None, complaint: str) -> T:
     """So long and no longer; another timeout than ours stays what it is."""
     try:
         async with asyncio.timeout(seconds) as limit:

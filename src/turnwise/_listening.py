@@ -1,14 +1,20 @@
-"""Subscriptions: a request whose reply is its end, and which says meanwhile what has changed."""
+"""Subscriptions: what a server says has changed, for as long as somebody listens.
+
+On 2026-07-28 that is a request whose reply is its end. On wires with a handshake it is what the session says unasked,
+and a resource is subscribed to by itself.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from ._bus import Change
-from ._conversation import Conversation
+from ._conversation import Conversation, Wishes
+from ._live import LiveConversation
+from .dialects.calling import granted, is_granted, subscribed
 from .dialects.words import CHANGES
-from .errors import ConnectionLost, DeadlineExceeded, InvalidReply
+from .errors import ConnectionLost, DeadlineExceeded, InvalidReply, PeerError, UnexpectedStatus
 
 MOST_UNREAD = 1024
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -48,11 +54,14 @@ class Subscription:
 
     async def _told(self, message: Any) -> None:
         """Take what comes on the stream."""
+        self._take(message)
+
+    def _take(self, message: Any) -> None:
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, dict) else {}
         if method == _ACKNOWLEDGED:
-            granted = params.get("notifications")
-            self.honored = granted if isinstance(granted, dict) else {}
+            given = params.get("notifications")
+            self.honored = given if isinstance(given, dict) else {}
             self.is_acknowledged = True
             self._acknowledged.set()
         elif (kind := _KINDS.get(method)) is not None:
@@ -100,3 +109,90 @@ async def listen(
         await asyncio.wait([subscription._end])
         if not subscription._end.cancelled():
             subscription._end.exception()
+
+
+@asynccontextmanager
+async def listen_live(
+    conversation: LiveConversation, wanted: Mapping[str, Any], on_change: Callable[[Change], None]
+) -> AsyncIterator[Subscription]:
+    """A subscription in a session, which shares what the server says with all others."""
+    subscription = Subscription(on_change)
+    subscription.honored, subscription.is_acknowledged = granted(wanted, conversation.session.discovered), True
+    end = subscription._end = asyncio.get_running_loop().create_future()
+
+    def told(message: Any) -> None:
+        if is_granted(subscription.honored, message):
+            try:
+                subscription._take(message)
+            except InvalidReply as error:
+                _ended(subscription, error)
+
+    conversation.listeners.add(told)
+    try:
+        stream = await _stream(conversation)
+        stream.add_done_callback(lambda task: _ended(subscription, None if task.cancelled() else task.exception()))
+        for uri in subscribed(subscription.honored):
+            await _subscribe(conversation, uri)
+        yield subscription
+    finally:
+        conversation.listeners.discard(told)
+        end.cancel()
+        if not end.cancelled():
+            end.exception()
+        await _left(conversation, subscription)
+
+
+async def _stream(conversation: LiveConversation) -> "asyncio.Task[None]":
+    """What the server says unasked, heard once for everybody who listens."""
+    if conversation.watching is not None and not conversation.watching.done():
+        return conversation.watching
+    opened = asyncio.Event()
+
+    async def heard(message: Any) -> None:
+        conversation.unasked(message)
+
+    stream = conversation.watching = asyncio.create_task(conversation.session.watch(heard, opened.set))
+    stream.add_done_callback(lambda _: opened.set())
+    try:
+        async with asyncio.timeout(conversation.manners.request_seconds):
+            await opened.wait()
+    except TimeoutError:
+        raise DeadlineExceeded("the server did not begin to tell what changes") from None
+    if stream.done():
+        error = stream.exception()
+        if isinstance(error, UnexpectedStatus) and error.status == 405:
+            raise UnexpectedStatus(405, "the server has no stream on which it tells what changes") from error
+        stream.result()
+    return stream
+
+
+async def _subscribe(conversation: LiveConversation, uri: str) -> None:
+    if not conversation.subscribed[uri]:
+        await conversation.request("resources/subscribe", {"uri": uri}, Wishes())
+    conversation.subscribed[uri] += 1
+
+
+async def _left(conversation: LiveConversation, subscription: Subscription) -> None:
+    """End what this subscription was the last to want."""
+    for uri in subscribed(subscription.honored):
+        conversation.subscribed[uri] -= 1
+        if conversation.subscribed[uri] <= 0:
+            del conversation.subscribed[uri]
+            with suppress(PeerError):
+                await conversation.request("resources/unsubscribe", {"uri": uri}, Wishes())
+    if not conversation.listeners and (stream := conversation.watching) is not None:
+        conversation.watching = None
+        stream.cancel()
+        await asyncio.wait([stream])
+        if not stream.cancelled():
+            stream.exception()
+
+
+def _ended(subscription: Subscription, error: BaseException | None) -> None:
+    end = subscription._end
+    if end is not None and not end.done():
+        if error is None:
+            end.set_result(None)
+        else:
+            end.set_exception(error)
+    subscription._news.set()

@@ -19,14 +19,15 @@ from ._bus import Change
 from ._caching import Keys, ResponseCache
 from ._connecting import CallOptions, ClientOptions, Target
 from ._conversation import Conversation, Progress, Wishes, pages
-from ._listening import Subscription, listen
+from ._listening import Subscription, listen, listen_live
+from ._live import LiveConversation
 from ._messages import Done
+from ._negotiating import Negotiation
 from ._pending import Pending, PendingStore
 from ._version import __version__
 from .dialects import calling
-from .dialects.v2026_07_28_client import Caller, is_older
-from .dialects.words import VERSION
-from .errors import CallerError, HandshakeRequired, MCPError, UnexpectedStatus
+from .dialects.v2026_07_28_client import Caller
+from .errors import CallerError, MCPError
 from .transports.http import HTTP
 from .transports.memory import Memory
 from .transports.process import Process
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("turnwise.client")
 
-PROBE_SECONDS = 60.0
-"""How long a server may take to say who it is: it may only be starting, and an older one may never answer."""
 CLAIM_SECONDS = 30.0
 """For how long a call that is being carried on stays with a process that no longer says so."""
 _FORGOTTEN = {
@@ -62,14 +61,13 @@ class Client:
         self._cache = cache if isinstance(cache, ResponseCache) else ResponseCache() if cache else None
         own: Any = object()
         self._keys = Keys(own, self._server if isinstance(self._channel, HTTP) else own)
-        caller = Caller(
-            calling.introduction(options.get("client_info"), __version__),
-            options.get("log_level"),
-            has_headers=not isinstance(self._channel, Memory | Process),
-        )
+        info, log_level = calling.introduction(options.get("client_info"), __version__), options.get("log_level")
+        caller = Caller(info, log_level, has_headers=not isinstance(self._channel, Memory | Process))
         self._conversation = Conversation(
             self._channel, caller, _connecting.manners(options, self._server), self._forget
         )
+        name = _connecting.remembered(target, self._server)
+        self._negotiation = Negotiation(self._conversation, info, log_level, name, self._discovery)
         self._mode = options.get("mode", "auto")
         self._discovered: dict[str, Any] | None = None
         self._is_open = False
@@ -81,8 +79,7 @@ class Client:
         await self._channel.open()
         self._is_open = True
         try:
-            if self._mode == "auto":
-                await self._negotiate()
+            self._conversation, self._discovered = await self._negotiation.opened(self._mode)
         except BaseException:
             await self.__aexit__()
             raise
@@ -90,19 +87,8 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_open = False
-        await self._channel.aclose()
-
-    async def _negotiate(self) -> None:
-        """Ask the server who it is. What answers with neither a result nor an error of this version is older."""
-        try:
-            limit = self._conversation.manners.request_seconds
-            if isinstance(self._channel, Process):
-                limit = PROBE_SECONDS if limit is None else min(limit, PROBE_SECONDS)
-            await self._discover(limit)
-        except (MCPError, UnexpectedStatus) as error:
-            if not is_older(error):
-                raise
-            raise HandshakeRequired(f"the server does not speak {VERSION}: {error}") from error
+        conversation, self._conversation = self._conversation, self._negotiation.plain
+        await conversation.channel.aclose()
 
     @property
     def protocol_version(self) -> str:
@@ -130,14 +116,29 @@ class Client:
         return self._discovered
 
     async def discover(self) -> "types.DiscoverResult":
-        """Ask the server who it is and what it offers."""
-        return await self._discover(None)
+        """Ask the server who it is and what it offers; one with a handshake has said it then."""
+        if not isinstance(self._open, LiveConversation):
+            self._discovered = await self._discovery(None)
+        return cast("types.DiscoverResult", calling.typed("server/discover", self._known()))
 
-    async def _discover(self, seconds: float | None) -> "types.DiscoverResult":
+    async def _discovery(self, seconds: float | None) -> dict[str, Any]:
         result = await self._fetch("server/discover", {}, Wishes(request_seconds=seconds))
         calling.check_versions(result)
-        self._discovered = result
-        return cast("types.DiscoverResult", calling.typed("server/discover", result))
+        return result
+
+    async def ping(self) -> None:
+        """Ask the server for a sign of life. Only versions with a handshake have this."""
+        await self._live.request("ping", {}, Wishes())
+
+    async def roots_changed(self) -> None:
+        """Tell the server that `list_roots_callback` has a new answer. Only versions with a handshake have this."""
+        await self._live.session.tell(calling.roots_changed())
+
+    @property
+    def _live(self) -> LiveConversation:
+        if not isinstance(self._open, LiveConversation):
+            raise CallerError(f"{self.protocol_version} has no such message: what it needs to know, it asks for")
+        return self._open
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One round of any method: the result as it came, which may be a question."""
@@ -224,7 +225,10 @@ class Client:
     ) -> AbstractAsyncContextManager[Subscription]:
         """`async with client.listen(...) as subscription`, then `async for change in subscription`."""
         lists = (tools_list_changed, prompts_list_changed, resources_list_changed)
-        return listen(self._open, calling.subscription_filter(*lists, resource_subscriptions), self._forget)
+        wanted = calling.subscription_filter(*lists, resource_subscriptions)
+        if isinstance(self._open, LiveConversation):
+            return listen_live(self._open, wanted, self._forget)
+        return listen(self._open, wanted, self._forget)
 
     async def begin(
         self, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]

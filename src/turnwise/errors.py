@@ -147,11 +147,14 @@ class CallerError(TurnwiseError):
 
 
 class CallbackFailed(CallerError):
-    """The callback for a question raised; the cause is chained."""
+    """The callback for a question raised, and the cause is chained; or it gave an error in place of an answer, and
+    `told` is that.
+    """
 
-    def __init__(self, key: str, method: str, reason: str) -> None:
+    def __init__(self, key: str, method: str, reason: str, told: Any = None) -> None:
         self.key = key
         self.method = method
+        self.told = told
         super().__init__(f"the callback for {method} (question {key!r}) failed: {reason}")
 
 
@@ -213,6 +216,10 @@ class URLElicitationRequired(MCPError):
         if not self.elicitations:
             raise ValueError("URLElicitationRequired names at least one page")
         super().__init__(-32042, message)
+
+
+class VisitDeclined(MCPError):
+    """The server does the call only after a page was visited, and the user did not agree to that."""
 
 
 class MalformedMessage(PeerError):
@@ -302,13 +309,17 @@ class TooManyRounds(PeerError):
 
 
 class Unanswerable(PeerError):
-    """The server asks something for which no callback was given."""
+    """The server asks something for which no callback was given. `is_live` where it asks while the call waits: such a
+    call cannot be put down.
+    """
 
-    def __init__(self, key: str, method: Any) -> None:
+    def __init__(self, key: str, method: Any, *, is_live: bool = False) -> None:
         self.key = key
         self.method = method
+        self.is_live = is_live
         names = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "list_roots"}
-        hint = f": pass {names[method]}_callback=, or use begin()" if method in names else ""
+        other = "; the server asks while the call waits, so it cannot be put down" if is_live else ", or use begin()"
+        hint = f": pass {names[method]}_callback={other}" if method in names else ""
         super().__init__(f"no callback answers {method} (question {key!r}){hint}")
 
 

@@ -16,7 +16,7 @@ from .._json import decode, encode
 from .._schemas import Check, check_for_peers
 from ..errors import CallbackFailed, InvalidAnswer, MalformedQuestion, UnknownInputRequest
 from .asking import wire_dict
-from .words import ELICIT, ROOTS, SAMPLE
+from .words import ELICIT, FORM, ROOTS, SAMPLE, URL
 
 if TYPE_CHECKING:
     from mcp_types import InputRequest
@@ -76,6 +76,13 @@ def check_question(key: str, request: Any) -> Any:
         raise MalformedQuestion(key, _first(error)) from None
 
 
+def needs(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a client has to have declared to be asked this."""
+    if request["method"] == ELICIT:
+        return URL if request.get("params", {}).get("mode") == "url" else FORM
+    return {"sampling": {}} if request["method"] == SAMPLE else {"roots": {}}
+
+
 def typed_question(key: str, request: Mapping[str, Any]) -> "InputRequest":
     """The question as the official request type."""
     import mcp_types as types
@@ -98,7 +105,7 @@ def checked_answer(key: str, request: Mapping[str, Any], answer: Any) -> dict[st
         return _elicited(key, request.get("params", {}), {"action": answer.action, "content": answer.content})
     if isinstance(answer, types.ErrorData):
         # "inputResponses" has no place for an error: the call cannot go on.
-        raise CallbackFailed(key, method, answer.message)
+        raise CallbackFailed(key, method, answer.message, told=answer)
     plain = wire_dict(answer) if isinstance(answer, BaseModel) else answer
     if not isinstance(plain, Mapping):
         raise InvalidAnswer(key, f"an answer is an official result type or a dict, not {type(answer).__name__}")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import InvalidReply, UnsupportedVersion
+from ..errors import HandshakeRequired, InvalidReply, UnsupportedVersion
 from .asking import wire_dict
+from .handshake_client import notification
 from .listing import CACHEABLE
-from .words import ELICIT, LISTS, ROOTS, SAMPLE, SERVER_INFO, VERSION
+from .words import CHANGES, ELICIT, FILTER, LISTS, ROOTS, SAMPLE, SERVER_INFO, VERSION
 
 if TYPE_CHECKING:
     from mcp_types import Implementation
@@ -65,6 +66,11 @@ def completion_params(
     return params if context is None else {**params, "context": {"arguments": dict(context)}}
 
 
+def roots_changed() -> bytes:
+    """The notification that the client's folders are no longer those it named."""
+    return notification("notifications/roots/list_changed")
+
+
 def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Sequence[str]) -> dict[str, Any]:
     """What a subscription wants to hear of."""
     wanted: dict[str, Any] = {}
@@ -76,6 +82,37 @@ def subscription_filter(tools: bool, prompts: bool, resources: bool, uris: Seque
         if wants:
             wanted[name] = True
     return {**wanted, "resourceSubscriptions": list(uris)} if uris else wanted
+
+
+def granted(wanted: Mapping[str, Any], discovered: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of these wishes that a server can grant, by what it says of itself in a handshake."""
+    offers = {kind: offer for kind, offer in discovered["capabilities"].items() if isinstance(offer, dict)}
+    kept = {
+        name: True
+        for name, kind in FILTER.items()
+        if wanted.get(name) and offers.get(kind, {}).get("listChanged") is True
+    }
+    uris = wanted.get("resourceSubscriptions") if offers.get("resources", {}).get("subscribe") is True else None
+    return {**kept, "resourceSubscriptions": uris} if uris else kept
+
+
+def is_granted(honored: Mapping[str, Any], message: Mapping[str, Any]) -> bool:
+    """Whether a change is one of those that a subscription was granted; a resource may be part of a subscribed one."""
+    if any(message["method"] == CHANGES[kind] for name, kind in FILTER.items() if name in honored):
+        return True
+    params = message.get("params")
+    uri = params.get("uri") if isinstance(params, dict) else None
+    return (
+        message["method"] == CHANGES["resource"]
+        and isinstance(uri, str)
+        and any(uri == whole or uri.startswith(whole.rstrip("/") + "/") for whole in subscribed(honored))
+    )
+
+
+def subscribed(honored: Mapping[str, Any]) -> Sequence[str]:
+    """The resources that a subscription is about."""
+    uris: Sequence[str] = honored.get("resourceSubscriptions", ())
+    return uris
 
 
 @cache
@@ -127,10 +164,12 @@ def freshness(method: str, result: Mapping[str, Any]) -> tuple[float, bool]:
 
 
 def check_versions(result: Mapping[str, Any]) -> None:
-    """UnsupportedVersion where a discovered server does not speak this wire."""
+    """UnsupportedVersion where a discovered server does not speak this wire; HandshakeRequired where it only says yes
+    to everything, as some that know nothing of discovery do.
+    """
     versions = result.get("supportedVersions")
     if not isinstance(versions, list):
-        raise InvalidReply("server/discover names no versions")
+        raise HandshakeRequired("the server answers server/discover, and names no versions")
     if VERSION not in versions:
         raise UnsupportedVersion(VERSION, [str(version) for version in versions])
 

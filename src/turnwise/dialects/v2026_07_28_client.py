@@ -7,7 +7,7 @@ results, and about which tools may be called twice. It does no I/O.
 import itertools
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._json import encode
@@ -16,15 +16,25 @@ from .._schemas import Check, check_for_peers
 from ..errors import InvalidReply, InvalidSignature, MCPError, UnexpectedStatus, UnknownResultType
 from . import mirrored
 from .listing import mirrored_parameters
-from .words import CAPABILITIES, CLIENT_INFO, LISTS, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
+from .words import CAPABILITIES, CLIENT_INFO, HANDSHAKES, LISTS, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
 
 LONGEST_STATE = 1024 * 1024
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
 UNKNOWN_METHOD = -32601
 _DOOR = (401, 403, 421, 429, 503)
 
-_SAFE = {*LISTS, *TARGETS, "server/discover", "completion/complete"} - {"tools/call"}
-"""Methods that only read."""
+_SAFE = {*LISTS, *TARGETS, "server/discover", "completion/complete"} - {"tools/call"} | {
+    "initialize",
+    "ping",
+    "logging/setLevel",
+    "resources/subscribe",
+    "resources/unsubscribe",
+}
+"""Methods that only read, and those that say the same when they are said twice."""
+_OPENING = ("server/discover", "initialize")
+""""The `initialize` request MUST NOT be cancelled by clients"; and a server that has only heard the other may wait for
+it.
+"""
 
 log = logging.getLogger("turnwise.client")
 
@@ -42,7 +52,7 @@ class Tool(NamedTuple):
 class Caller:
     """One client, speaking 2026-07-28."""
 
-    version = VERSION
+    version: str = VERSION
 
     def __init__(self, info: Mapping[str, Any], log_level: str | None, *, has_headers: bool) -> None:
         self._meta: dict[str, Any] = {PROTOCOL: VERSION, CLIENT_INFO: dict(info)}
@@ -73,6 +83,11 @@ class Caller:
         headers = self._headers(method, params, tool) if self._has_headers else {}
         safe = method in _SAFE or (tool is not None and tool.safe)
         return Outgoing(number, method, encode(message), headers, safe)
+
+    def is_safe(self, method: str, params: Mapping[str, Any]) -> bool:
+        """Whether sending this twice does no harm."""
+        tool = self._tools.get(str(params.get("name"))) if method == "tools/call" else None
+        return method in _SAFE or (tool is not None and tool.safe)
 
     def _headers(self, method: str, params: Mapping[str, Any], tool: Tool | None) -> dict[str, str]:
         name = params.get(TARGETS[method]) if method in TARGETS else None
@@ -145,6 +160,11 @@ def is_older(error: MCPError | UnexpectedStatus) -> bool:
     return error.status in (400, 404, 405) and not error.is_told
 
 
+def speaks_older(supported: Sequence[str]) -> bool:
+    """Whether a server that names these versions is worth a handshake."""
+    return any(version in HANDSHAKES for version in supported)
+
+
 def owner(message: Any) -> Any:
     """The id of the request that a message on a shared channel belongs to, or None."""
     if not isinstance(message, dict):
@@ -159,9 +179,11 @@ def owner(message: Any) -> Any:
     return params.get("progressToken") if subscription is None else subscription
 
 
-def cancellation(request_id: str | int, reason: str) -> bytes:
-    """The notification that ends a request on a shared channel."""
-    params = {"requestId": request_id, "reason": reason}
+def cancellation(request: Outgoing, reason: str) -> bytes | None:
+    """The notification that ends a request; None where an older server would not expect one."""
+    if request.method in _OPENING:
+        return None
+    params = {"requestId": request.id, "reason": reason}
     return encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 VERSION = "2026-07-28"
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -14,6 +14,18 @@ SEP_2322 = "DRAFT-2026-v1"
 DRAFT_2026_02 = "DRAFT-2026-02-03"
 """Multi round-trip requests as first drafted, on that day. The draft names no version; this name is ours."""
 DRAFTS = (SEP_1858, SEP_2322, DRAFT_2026_02)
+Mode = Literal[
+    "auto",
+    "2026-07-28",
+    "2025-11-25",
+    "2025-06-18",
+    "2025-03-26",
+    "2024-11-05",
+    "DRAFT-SEP-1858",
+    "DRAFT-2026-v1",
+    "DRAFT-2026-02-03",
+]
+"""What a client may be told to speak; "auto" finds out."""
 SESSION = "Mcp-Session-Id"
 """The header that names a session, on wires that have those."""
 PROTOCOL = "io.modelcontextprotocol/protocolVersion"

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from .._messages import Incoming, Mark, Notified, Outgoing
+from ..dialects.handshake_client import can_be_sent
 from ..dialects.words import HEADER_NAME
 from ..errors import ConnectionLost, InvalidReply, RedirectRefused, UnexpectedStatus
 from .authorizing import Auth, Line, authorized, checked
 from .received import body, decoded, drained, once, parts, read, shown, watched
-from .sse import Events, can_be_sent
+from .sse import Events
 
 if TYPE_CHECKING:
     import ssl
@@ -74,6 +75,7 @@ class HTTP:
         self._proxy = proxy
         self._largest = largest_reply
         self.unasked: Callable[[Any], None] | None = None
+        self.cancels = False
         self._session: Any = None
         self._is_left = False
         self._streams: set[aiohttp.ClientResponse] = set()

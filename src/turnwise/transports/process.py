@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .._json import decode
 from .._messages import Incoming, Notified, Outgoing
+from ..dialects.words import TARGETS
 from ..errors import ConnectionLost, InvalidReply
 
 LONGEST_LINE = 64 * 1024 * 1024
@@ -48,9 +49,12 @@ class Process:
     """
 
     def __init__(
-        self, command: Command, owner: Callable[[Any], Any], cancellation: Callable[[str | int, str], bytes]
+        self, command: Command, owner: Callable[[Any], Any], cancellation: Callable[[Outgoing, str], bytes | None]
     ) -> None:
+        self.unasked: Callable[[Any], None] | None = None
+        self.cancels = True
         self._command = command
+        self._number = 0
         self._owner = owner
         self._cancellation = cancellation
         self._child: _Child | None = None
@@ -86,10 +90,32 @@ class Process:
                     return Incoming(200, message, raw)
         except asyncio.CancelledError:
             # It is not waited for: a child that does not read would hold up who no longer waits.
-            child.input.write(self._cancellation(request.id, "the client no longer waits") + b"\n")
+            if (word := self._cancellation(request, "the client no longer waits")) is not None:
+                child.input.write(word + b"\n")
             raise
         finally:
             del child.waiting[request.id]
+
+    async def ready(self) -> int:
+        """The number of the child; it is started where there is none."""
+        return (await self._started()).number
+
+    async def tell(self, body: bytes, headers: Mapping[str, str]) -> None:
+        """Write a line to the child that is there; another one would not know what it is about."""
+        child = self._child
+        if child is None or child.exited.is_set():
+            raise ConnectionLost("the server process is no longer there", sent=False)
+        await _write(child.input, body)
+
+    async def watch(self, headers: Mapping[str, str], notified: Notified, opened: Callable[[], None]) -> None:
+        """Wait for the end of the child: what it says comes on the one channel anyway."""
+        child = await self._started()
+        opened()
+        await child.exited.wait()
+        raise ConnectionLost("the server process has ended", sent=True)
+
+    async def leave(self, headers: Mapping[str, str]) -> None:
+        """The end of the child's input says it."""
 
     async def _started(self) -> "_Child":
         async with self._starting:
@@ -120,7 +146,8 @@ class Process:
         assert process.stdin is not None
         waiting: _Waiting = {}
         reader = asyncio.create_task(self._read(process, waiting, protocol.exited))
-        return _Child(process.pid, process.stdin, waiting, reader, protocol.exited, transport)
+        self._number += 1
+        return _Child(process.pid, process.stdin, waiting, reader, protocol.exited, transport, self._number)
 
     async def _read(self, process: asyncio.subprocess.Process, waiting: "_Waiting", exited: asyncio.Event) -> None:
         """Hand every line to the exchange that waits for it, until the child's output ends, or the child."""
@@ -154,18 +181,22 @@ class Process:
         except ValueError:
             log.warning("the server wrote a line that is no message: %.200r", raw)
             return
+        for part in message if isinstance(message, list) else (message,):
+            self._hand_over(part, raw, waiting)
+
+    def _hand_over(self, message: Any, raw: bytes, waiting: "_Waiting") -> None:
         request_id = self._owner(message)
         queue = None
         if isinstance(request_id, int | str):
             _, queue = waiting.get(request_id, (None, None))
         elif request_id is None and isinstance(message, dict):
-            # A log line says not whose it is, nor does the error to a line that could not be read.
-            calls = [queue for method, queue in waiting.values() if method != _LISTEN]
-            queue = calls[-1] if calls and ("method" in message or len(calls) == 1) else None
-        if queue is None:
-            log.debug("a message came for no request that is under way: %.200r", raw)
-        else:
+            queue = _likely(message, waiting)
+        if queue is not None:
             queue.put_nowait((message, raw))
+        elif self.unasked is not None and isinstance(message, dict) and "method" in message:
+            self.unasked(message)
+        else:
+            log.debug("a message came for no request that is under way: %.200r", raw)
 
     async def _end(self) -> None:
         """End the child, if there is one, and what it started and left behind."""
@@ -211,6 +242,17 @@ class _Child(NamedTuple):
     reader: "asyncio.Task[None]"
     exited: asyncio.Event
     transport: asyncio.SubprocessTransport
+    number: int
+
+
+def _likely(message: Mapping[str, Any], waiting: "_Waiting") -> "asyncio.Queue[Any] | None":
+    """Whose a message may be that does not say so: a log line, a question, the error to a line that could not be read.
+    Questions are asked by what may ask.
+    """
+    calls = [queue for method, queue in waiting.values() if method != _LISTEN]
+    if "method" in message and "id" in message:
+        calls = [queue for method, queue in waiting.values() if method in TARGETS] or calls
+    return calls[-1] if calls and ("method" in message or len(calls) == 1) else None
 
 
 async def _write(child: asyncio.StreamWriter, body: bytes) -> None:

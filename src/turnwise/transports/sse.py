@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from .._messages import Mark
 from ..errors import InvalidReply
 
-LONGEST_ID = 64 * 1024
 LONGEST_RETRY = 10
 """Digits of a pause in milliseconds; more is longer than anybody waits."""
 _BOM = b"\xef\xbb\xbf"
@@ -77,8 +76,3 @@ class Events:
         elif self._kind in self._marks:
             yield Mark(self._kind.decode(), self.last_id)
         self._data, self._size, self._kind = [], 0, b""
-
-
-def can_be_sent(event_id: str) -> bool:
-    """Whether the id of an event fits the header that names it."""
-    return 0 < len(event_id) <= LONGEST_ID and event_id.isprintable() and event_id == event_id.strip()
