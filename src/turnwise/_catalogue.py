@@ -34,13 +34,18 @@ from .errors import (
     EndlessFlow,
     InvalidArguments,
     InvalidParams,
-    InvalidRequestState,
+    PeerError,
     ResourceNotFound,
+    ToolError,
 )
 
 log = logging.getLogger("turnwise.flows")
 
 ASKING = ("tools/call", "prompts/get", "resources/read")
+GIVEN_UP = (
+    "given up from outside and not recorded: %s, which runs again in the next round. Put a timeout inside the step, "
+    "where it is recorded as a failure"
+)
 _NO_HINT = CacheHint()
 
 Run = Callable[[Any], Awaitable[dict[str, Any]]]
@@ -202,12 +207,18 @@ class Catalogue:
         playing = current.set(context)  # For functions that are steps by themselves.
         try:
             outcome = await play(context, run)
+        except Exception as error:
+            if not isinstance(error, ToolError | PeerError):
+                error.add_note(f"flow {context.flow_id}, round {context.round}")
+            raise
         finally:
             current.reset(playing)
         if not isinstance(outcome, Ask | Yield):
             if call.state is not None and (unused := context.unused()):
                 _note_unused(context, unused)
             return Done(outcome)
+        if context.given_up:
+            log.warning(GIVEN_UP, ", ".join(sorted(context.given_up)))
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
@@ -224,9 +235,10 @@ class Catalogue:
         if call.state is None:
             return None
         bearer = Bearer(self._principal(call), self._name)
-        ledger = Ledger.decode(*self._security.unseal(call, bearer, call.state))
-        if call.post.now > ledger.started + terms.budget.deadline:
-            raise InvalidRequestState("the flow's deadline has passed")
+        lineage, written, is_expired = self._security.unseal(call, bearer, call.state)
+        ledger = Ledger.decode(lineage, written)
+        if is_expired or call.post.now > ledger.started + terms.budget.deadline:
+            await _carrying.refuse_late(ledger, terms, "expired" if is_expired else "the flow's deadline has passed")
         if ledger.is_spilled:
             await _carrying.restore(ledger, terms.guard)
         return ledger

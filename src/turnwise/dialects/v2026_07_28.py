@@ -223,7 +223,7 @@ class Wire:
             if isinstance(error, InvalidRequestState):
                 log.warning("requestState refused on %s: %s", method, error.reason)
             return _error(request_id, *verdict)
-        log.error("%s failed", method, exc_info=error)
+        log.error("%s %r failed", method, _target(message), exc_info=error)
         if method == "tools/call":
             return Reply(200, _reply(request_id, self._tool_error("The tool failed; the server's log says why.")))
         return _error(request_id, 200, -32603, "Internal error")
@@ -302,6 +302,11 @@ def _wanted(asked: Any) -> tuple[set[str], set[str]]:
 
 def _matches(change: Change, lists: set[str], uris: set[str]) -> bool:
     return change.uri in uris if change.kind == "resource" else change.kind in lists
+
+
+def _target(message: Any) -> Any:
+    params = message.get("params") if isinstance(message, dict) else None
+    return params.get(TARGETS.get(message.get("method"), "")) if isinstance(params, dict) else None
 
 
 def _readable_id(message: Any) -> str | int | None:
