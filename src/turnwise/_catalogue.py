@@ -6,7 +6,7 @@ the ledger that a call brings and seals the one that it leaves.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,8 @@ from . import _carrying
 from ._binding import Binding
 from ._bus import SubscriptionBus
 from ._calling import in_thread
-from ._json import decode, encode
+from ._carried import kept, note_round, note_unused, nothing
+from ._json import decode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._resolving import Plan, Resolution
@@ -28,17 +29,22 @@ from ._steps import current
 from ._templates import Template
 from ._terms import Terms
 from .context import Context
+from .dialects import tasking
 from .dialects.asking import is_input_required, pages, returned
+from .dialects.tasking import check_takes_tasks, shape_of, takes_tasks
+from .dialects.words import TASKS
 from .errors import (
     AuthorError,
     EndlessFlow,
     InvalidArguments,
     InvalidParams,
+    LedgerTooLarge,
     PeerError,
     ResourceNotFound,
     ToolError,
     URLElicitationRequired,
 )
+from .tasks.runtime import Tasks
 
 log = logging.getLogger("turnwise.flows")
 
@@ -66,6 +72,12 @@ class Endpoint:
     template: Template | None = None
     check: Check | None = None
 
+    def bound(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as the function takes them; InvalidArguments where they do not fit."""
+        if self.check is not None:
+            _checked(self.check, arguments)
+        return self.binding.validate(arguments)
+
     async def run(self, context: Context[Any, Any]) -> dict[str, Any]:
         """Play the function once: arguments in, result body out."""
         binding = self.binding
@@ -74,6 +86,8 @@ class Endpoint:
         arguments = binding.validate(context.call.arguments)
         if self.plans:
             arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
+            if self.terms.task is not None and takes_tasks(context.call):
+                await context.become_task()  # What was declared is asked first; the function itself is the task.
         if binding.context is not None:
             arguments[binding.context] = context
         try:
@@ -101,38 +115,6 @@ def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
 async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:
     """Call a function of either colour."""
     return await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
-
-
-def _note_unused(context: Context[Any, Any], unused: list[str]) -> None:
-    """Say what a finished flow recorded and did not use: harmless between versions, a sign of trouble within one."""
-    is_other = context.flow_version != context.terms.version
-    log.log(
-        logging.INFO if is_other else logging.WARNING,
-        "%s %r finished without %s, which an earlier round settled: does it take another path from round to round?",
-        context.call.method,
-        context.call.target,
-        ", ".join(repr(key) for key in unused),
-    )
-
-
-def _note_round(context: Context[Any, Any], size: int) -> None:
-    """A log line for each round that asks, with its facts as attributes; never what was asked or answered."""
-    facts = {
-        "flow_id": context.flow_id,
-        "round": context.round,
-        "result_type": "input_required",
-        "ledger_bytes": size,
-    }
-    log.info("%s %r: %s", context.call.method, context.call.target, facts, extra=facts)
-
-
-def _kept(ledger: Ledger, terms: Terms) -> Ledger:
-    """A ledger that stays here while its call waits, just as it would come back out of a token."""
-    if ledger.sequence > terms.budget.rounds:
-        raise EndlessFlow(terms.budget.rounds)
-    if ledger.sequence == 1:
-        ledger.version = terms.version
-    return Ledger.decode(ledger.lineage, decode(encode(ledger.encode())))
 
 
 class Observer(Protocol):
@@ -173,6 +155,7 @@ class Catalogue:
         self._security = security
         self._name: str = info["name"]
         self.is_closing = False
+        self.tasks: Tasks | None = None
 
     def mark(self, tool: str, marks: Mapping[bytes, tuple[str, ...]]) -> None:
         """Note which headers mirror a tool's parameters; most tools have none."""
@@ -184,7 +167,37 @@ class Catalogue:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
+        if endpoint.terms.task is not None and not call.held:
+            return self._tasked(call, endpoint)
         return self.serve(call, endpoint.run, endpoint.terms)
+
+    async def _tasked(self, call: Call, endpoint: Endpoint) -> Outcome:
+        """A call of a tool that is a task: always, or for those who take one. What it declares is asked first."""
+        terms = endpoint.terms
+        if terms.task == "never" or (terms.task == "optional" and not takes_tasks(call)):
+            return await self.serve(call, endpoint.run, terms)
+        check_takes_tasks(call)
+        if endpoint.plans:
+            return await self.serve(call, endpoint.run, terms)
+        endpoint.bound(call.arguments)
+        return await self._begun(call, None)
+
+    async def _begun(self, call: Call, ledger: Ledger | None) -> Outcome:
+        """A task, in place of a result."""
+        assert self.tasks is not None
+        task = await self.tasks.create(call, ledger, self.principal(call))
+        return Done(shape_of(call.version).created(task, self.tasks.options.poll))
+
+    async def leg(self, call: Call, desk: Any) -> tuple[Outcome, float | None]:
+        """One leg of a task, and when the next is due where the function sleeps."""
+        endpoint, call = self.find(call)
+        context: Context[Any, Any] = Context(call, self._host, call.state, endpoint.terms)
+        context.desk = desk
+        if self.is_watched:
+            outcome = await self._watched(call, endpoint.run, endpoint.terms, context)
+        else:
+            outcome = await self.play(call, endpoint.run, endpoint.terms, context)
+        return outcome, context.wake_at
 
     def serve(self, call: Call, run: Run, terms: Terms) -> Awaitable[Outcome]:
         """One round of a call, watched where somebody wants to watch."""
@@ -197,9 +210,10 @@ class Catalogue:
         self.gauge, self.observer = gauge, observer
         self.is_watched = gauge is not None or observer is not None
 
-    async def _watched(self, call: Call, run: Run, terms: Terms) -> Outcome:
+    async def _watched(self, call: Call, run: Run, terms: Terms, context: Context[Any, Any] | None = None) -> Outcome:
         """One round that is counted, told of, or answered only once."""
-        context: Context[Any, Any] = Context(call, self._host, await self._brought(call, terms), terms)
+        if context is None:
+            context = Context(call, self._host, await self._brought(call, terms), terms)
         played = partial(self.play, call, run, terms, context)
         with ExitStack() as stack:
             if self.gauge is not None:
@@ -231,7 +245,7 @@ class Catalogue:
         if isinstance(outcome, Ask | Yield):
             return await self._suspended(call, terms, context, outcome)
         if call.state is not None and (unused := context.unused()):
-            _note_unused(context, unused)
+            note_unused(context, unused)
         return Done(outcome)
 
     async def _suspended(self, call: Call, terms: Terms, context: Context[Any, Any], outcome: Ask | Yield) -> Outcome:
@@ -241,14 +255,21 @@ class Catalogue:
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
+        if context.becoming:
+            return await self._begun(call, kept(settled, terms))
         if call.held:
-            return outcome._replace(carrier=_kept(settled, terms))
-        token = self._seal(call, terms, isinstance(outcome, Yield), settled)
-        if len(token) > terms.budget.small_bytes:
-            seal = partial(self._seal, call, terms, isinstance(outcome, Yield))
-            token = await _carrying.shrink(token, settled, terms, seal)
+            return outcome._replace(carrier=kept(settled, terms))
+        try:
+            token = self._seal(call, terms, isinstance(outcome, Yield), settled)
+            if len(token) > terms.budget.small_bytes:
+                seal = partial(self._seal, call, terms, isinstance(outcome, Yield))
+                token = await _carrying.shrink(token, settled, terms, seal)
+        except (EndlessFlow, LedgerTooLarge):
+            if self.tasks is None or terms.task == "never" or not takes_tasks(call):
+                raise
+            return await self._begun(call, kept(settled, terms))  # A store has more room than a token.
         if log.isEnabledFor(logging.INFO):
-            _note_round(context, len(token))
+            note_round(context, len(token))
         return Ask(outcome.questions, token) if isinstance(outcome, Ask) else Yield(token)
 
     async def _brought(self, call: Call, terms: Terms) -> Ledger | None:
@@ -256,7 +277,7 @@ class Catalogue:
         if call.state is None or call.held:
             ledger: Ledger | None = call.state
             return ledger
-        bearer = Bearer(self._principal(call), self._name)
+        bearer = Bearer(self.principal(call), self._name)
         lineage, written, is_expired = self._security.unseal(call, bearer, call.state)
         ledger = Ledger.decode(lineage, written)
         if is_expired or call.post.now > ledger.started + terms.budget.deadline:
@@ -274,10 +295,11 @@ class Catalogue:
         if _is_nested(call.arguments):
             # The function may have changed what it was given; the retry comes with what was sent.
             call = call._replace(arguments=decode(call.post.body)["params"]["arguments"])
-        bearer = Bearer(self._principal(call), self._name)
+        bearer = Bearer(self.principal(call), self._name)
         return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
 
-    def _principal(self, call: Call) -> str | None:
+    def principal(self, call: Call) -> str | None:
+        """Who is calling, as far as tokens and tasks are bound to it."""
         bind = self._security.bind_principal
         if bind is authenticated_principal:
             access = call.post.access
@@ -311,6 +333,25 @@ class Catalogue:
         }
         return {name: endpoint.definition for name, endpoint in shelves[method].items()}
 
+    async def own_tasks(self, call: Call, task_ids: list[str]) -> list[str]:
+        """Those of these tasks that are the caller's."""
+        if self.tasks is None:
+            return []
+        who = self.principal(call)
+        return [task for task in task_ids if await self.tasks.get(task, who, call.post.now) is not None]
+
+    def follow_tasks(self, call: Call, task_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
+        """These tasks, as they change."""
+        assert self.tasks is not None or not task_ids
+        return nothing() if self.tasks is None else self.tasks.follow(task_ids, self.principal(call), tasking.detailed)
+
+    def task_support(self, tool: str) -> str | None:
+        """Whether a tool is called as a task, for versions in which the client has to know."""
+        endpoint = self.tools.get(tool)
+        return (
+            None if endpoint is None else {"always": "required", "optional": "optional"}.get(endpoint.terms.task or "")
+        )
+
     def hint(self, call: Call) -> CacheHint:
         """How long a result keeps."""
         if call.method == "resources/read" and call.method in self.handlers:
@@ -335,4 +376,6 @@ class Catalogue:
             offered["resources"] = changes | watched
         if "completion/complete" in self.handlers:
             offered["completions"] = {}
+        if self.tasks is not None:
+            offered["extensions"] = {TASKS: {}}
         return offered

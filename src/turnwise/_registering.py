@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -40,6 +40,7 @@ class ToolOptions(PromptOptions, total=False):
 
     `input_schema` is published in place of the signature's, and arguments must fit both; `version` is recorded in the
     flow. `effects`: no step runs before the client holds a token. `single_use`: a token gets one reply, and only one.
+    `task`: whether a call outlives its request: "always", where the client takes it ("optional"), or "never".
     """
 
     annotations: "ToolAnnotations | None"
@@ -49,6 +50,7 @@ class ToolOptions(PromptOptions, total=False):
     version: str | None
     effects: bool
     single_use: bool
+    task: 'Literal["always", "optional", "never"] | None'
 
 
 class ResourceOptions(PromptOptions, total=False):
@@ -110,7 +112,9 @@ def _own_terms(name: str, options: ToolOptions, terms: Terms) -> Terms:
     if single_use and terms.guard is None:
         raise InvalidSignature(f"{name}: single_use=True needs a store that all instances share: MCPServer(store=...)")
     effects = options.get("effects", False) or single_use
-    return replace(terms, version=options.get("version"), effects=effects, single_use=single_use)
+    if (task := options.get("task")) not in (None, "always", "optional", "never"):
+        raise InvalidSignature(f"{name}: task is 'always', 'optional' or 'never', not {task!r}")
+    return replace(terms, version=options.get("version"), effects=effects, single_use=single_use, task=task)
 
 
 def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions, terms: Terms) -> Endpoint:

@@ -83,6 +83,10 @@ class Leg:
     _yielding = False
     _kept = False
     _looked = False
+    desk: Any = None
+    """A task's way to its store; a call has none."""
+    wake_at: float | None = None
+    becoming = False
     given_up: "frozenset[str]" = frozenset()
     """The names of steps that their author gave up."""
 

@@ -20,9 +20,12 @@ BUSY_SECONDS = 30.0
 class Database:
     """A file that only its owner may read, made when it is first used."""
 
-    def __init__(self, path: str | Path, schema: str) -> None:
+    def __init__(
+        self, path: str | Path, schema: str, migrate: Callable[[sqlite3.Connection], None] | None = None
+    ) -> None:
         self.path = Path(path)
         self._schema = schema
+        self._migrate = migrate
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
 
@@ -62,6 +65,10 @@ class Database:
             _log_ahead(connection)
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(self._schema)
+            if self._migrate is not None:
+                with connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    self._migrate(connection)
         except sqlite3.Error:
             connection.close()
             raise

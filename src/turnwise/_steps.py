@@ -179,6 +179,8 @@ async def _recorded(leg: Leg, step: Step, mark: str) -> Entry:
     leg.book().entries[step.key] = entry
     if step.manner.once:
         leg.book().entries[ONCE] = Entry(MARKER, "", 1)
+    if leg.desk is not None:
+        await leg.desk.keep(leg.book())
     return entry
 
 

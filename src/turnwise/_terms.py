@@ -29,7 +29,8 @@ class Terms:
     """How the rounds of one function are played.
 
     `effects`: no step runs before the client holds a token, so that a lost first reply cannot start a second flow.
-    `single_use`: of each token one reply is made. `guard` remembers what must not happen twice.
+    `single_use`: of each token one reply is made. `guard` remembers what must not happen twice. `task`: whether it is
+    "always" a task, "optional" or "never"; a function that does not say becomes one where a call cannot go on.
     """
 
     version: str | None = None
@@ -38,3 +39,4 @@ class Terms:
     budget: Budget = _USUAL_BUDGET
     guard: Guard | None = None
     is_overloaded: Callable[[], bool] | None = None
+    task: str | None = None

@@ -4,6 +4,7 @@ It is the engine's `Leg` with the author's vocabulary. Questions may be asked in
 settle on the same ledger. The room knows no wire: questions and notifications are rendered next door.
 """
 
+import asyncio
 import math
 import random
 import uuid
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ._bus import Change
-from ._ledger import CHECKPOINT, MARKER, Entry
+from ._ledger import CHECKPOINT, CLOCK, MARKER, Entry
 from ._messages import (
     ElicitationResult,
     ListRoots,
@@ -26,9 +27,9 @@ from ._messages import (
 from ._official import RequestView, Session
 from ._rounds import Leg
 from ._steps import Manner, OnChange, OnUnknown, claim_step, plain_data, take
-from .dialects import asking, notifying
+from .dialects import asking, notifying, tasking
 from .dialects.words import CLIENT_INFO, LEVELS, LOG_LEVEL
-from .errors import InvalidParams, RoundOver
+from .errors import AuthorError, InvalidParams, RoundOver
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -168,6 +169,39 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         """
         return take(self, claim_step(self, fn, args, kwargs, Manner(name, once, on_change, on_unknown)))
 
+    @property
+    def is_task(self) -> bool:
+        """Whether this is a leg of a task, which outlives its request."""
+        return self.desk is not None
+
+    async def become_task(self) -> None:
+        """From here on, go on as a task: the client gets its id now, and the result later. There is no way back.
+
+        A client that takes no tasks gets an error that says so.
+        """
+        if self.desk is None:
+            if self.service.tasks is None:
+                raise AuthorError("this server keeps no tasks: give it a store, MCPServer(tasks=SQLiteTaskStore(path))")
+            tasking.check_takes_tasks(self.call)
+            self.becoming = True
+            self.move()
+
+    async def report(self, message: str | None) -> None:
+        """Say in a few words how far a task has come, for who looks at it. Outside of tasks nobody does."""
+        if self.desk is not None and not self._over and not self.is_behind():
+            await self.desk.report(message)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait. A task is put away meanwhile, and wakes wherever there is a worker; it is not waited for twice."""
+        key, entries = self.claim("!sleep"), self.book().entries
+        if key not in entries:
+            entries[key] = Entry(CLOCK, "", round(self.call.post.now + max(0.0, seconds), 6))
+            if self.desk is None:
+                await asyncio.sleep(seconds)
+        if self.desk is not None and self.call.post.now < (until := float(entries[key].value)):
+            self.wake_at = until
+            self.move()
+
     async def checkpoint(self, state: Any = None) -> None:
         """Keep plain data for whoever goes on, and let the call move if this instance has too much to do."""
         if self._over:
@@ -223,7 +257,9 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         token = self.call.meta.get("progressToken")
         if self._over or not math.isfinite(progress) or not math.isfinite(total or 0) or self.is_behind():
             return
-        if isinstance(token, str | int) and not isinstance(token, bool):
+        if self.desk is not None:
+            await self.desk.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+        elif isinstance(token, str | int) and not isinstance(token, bool):
             await self.call.post.emit(notifying.progress(token, progress, total, message))
 
     async def log(self, level: LoggingLevel, data: Any, *, logger_name: str | None = None) -> None:

@@ -9,17 +9,19 @@ import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
 from urllib.parse import unquote, urlsplit
 
 import orjson
 from typing_extensions import TypeVar, Unpack
 
-from . import _registering, _wires
+from . import _registering, _tasking, _wires
 from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
 from ._catalogue import Catalogue, Endpoint, Observer
 from ._guards import FlowStore, Guard, MemoryStore
+from ._life import Life
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
 from ._rounds import play
@@ -33,6 +35,9 @@ from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
 from .dialects.v2026_07_28 import Wire
 from .errors import AuthorError
+from .tasks.dispatch import LocalDispatcher
+from .tasks.model import TaskStore
+from .tasks.runtime import TaskOptions, Tasks
 from .transports.asgi import App
 from .transports.door import LOCAL, Callers
 from .transports.stdio import serve_stdio
@@ -73,6 +78,7 @@ class MCPServer(Generic[LifespanT]):
         budget: Budget | None = None,
         shed_when: Callable[[Load], bool] | None = None,
         telemetry: Observer | None = None,
+        tasks: "TaskStore | TaskOptions | None" = None,
         dialects: Sequence[str] = (),
         sessions: SessionLimits | Literal[False] | None = None,
     ) -> None:
@@ -90,7 +96,7 @@ class MCPServer(Generic[LifespanT]):
             raise TypeError(f"budget is a Budget(...), not {type(budget).__name__}")
         self.name = name
         self.lifespan_state: Any = None
-        self._life = _Life(self, lifespan)
+        self._life = Life(self, lifespan)
         self._auth = (token_verifier, auth)
         self._security = request_state_security or RequestStateSecurity.ephemeral()
         self._bus: SubscriptionBus | None = _bus(subscriptions)
@@ -104,6 +110,9 @@ class MCPServer(Generic[LifespanT]):
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
+        self.tasks: Tasks | None = None
+        if tasks is not None:
+            self._keep_tasks(tasks)
         self._sessions = None if sessions is False else Sessions(sessions or SessionLimits())
         self._handshake = _wires.handshake(self._catalogue, self._security, self._sessions, dialects)
         self.wire = Wire(self._catalogue, self._handshake)
@@ -117,6 +126,19 @@ class MCPServer(Generic[LifespanT]):
             return Terms(budget=budget, guard=guard)
         policy = checked(shed_when)
         return Terms(budget=budget, guard=guard, is_overloaded=lambda: policy(gauge.load()))
+
+    def _keep_tasks(self, tasks: "TaskStore | TaskOptions") -> None:
+        """Have calls that outlive their requests, and workers for them."""
+        options = tasks if isinstance(tasks, TaskOptions) else TaskOptions(store=tasks)
+        self.tasks = self._catalogue.tasks = _tasking.install(self._catalogue, options, self._security)
+        if options.workers > 0:
+            self._life.work = partial(self.tasks_dispatcher.run, self.tasks)
+
+    @property
+    def tasks_dispatcher(self) -> Any:
+        """What brings legs of tasks to this server's workers."""
+        assert self.tasks is not None
+        return self.tasks.options.dispatcher or LocalDispatcher()
 
     # Registering
 
@@ -133,6 +155,8 @@ class MCPServer(Generic[LifespanT]):
     def add_tool(self, fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> None:
         """Serve a function as a tool; one of the same name is replaced."""
         endpoint = _registering.tool(fn, name, options, self._catalogue.terms)
+        if endpoint.terms.task in ("always", "optional") and self.tasks is None:
+            self._keep_tasks(TaskOptions())
         self._put(self._catalogue.tools, endpoint.definition["name"], endpoint)
         self._catalogue.mark(endpoint.definition["name"], endpoint.marks)
 
@@ -314,57 +338,6 @@ class MCPServer(Generic[LifespanT]):
         from .transports.uvicorn import make_server
 
         return make_server(self.asgi(host=host, **options), host, port, log_level, self.close_subscriptions)
-
-
-class _Life:
-    """The server's lifespan, held open by a task of its own so that it is left in the task that entered it."""
-
-    def __init__(
-        self,
-        server: MCPServer[Any],
-        lifespan: Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]] | None,
-    ) -> None:
-        self._server = server
-        self._lifespan = lifespan
-        self.is_needed = lifespan is not None
-        self._users = 0
-        self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[None] | None = None
-        self._over: asyncio.Event | None = None
-
-    async def start(self) -> None:
-        await self.ensure()
-        self._users += 1
-
-    async def ensure(self) -> None:
-        """Enter the lifespan unless somebody has."""
-        if self._lifespan is None:
-            return
-        loop = asyncio.get_running_loop()
-        if self._ready is None or self._ready.get_loop() is not loop:
-            self._users, self._ready, self._over = 0, loop.create_future(), asyncio.Event()
-            self._task = loop.create_task(self._hold(self._lifespan, self._ready, self._over))
-        await asyncio.shield(self._ready)
-
-    async def _hold(self, lifespan: Any, ready: "asyncio.Future[None]", over: asyncio.Event) -> None:
-        try:
-            async with lifespan(self._server) as state:
-                self._server.lifespan_state = state
-                ready.set_result(None)
-                await over.wait()
-        except Exception as error:
-            self._ready = None
-            if ready.done():
-                raise
-            ready.set_exception(error)
-
-    async def stop(self) -> None:
-        self._users -= 1
-        if self._users > 0 or self._over is None or self._task is None:
-            return
-        self._over.set()
-        task, self._task, self._ready, self._over = self._task, None, None, None
-        await task
 
 
 def _hosts(allowed: Sequence[str] | None, bind: str, settings: AuthSettings | None) -> Sequence[str] | None:

@@ -14,6 +14,7 @@ from .._sessions import Session
 from ..errors import InvalidParams
 from .asking import request_of
 from .replying import result_reply
+from .tasking import related_meta
 
 Handler = Callable[[Call], Awaitable[Outcome]]
 
@@ -43,4 +44,6 @@ class FirstDraft:
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": call.id}
         if isinstance(outcome, Ask):
             reply["input_requests"] = {key: request_of(question) for key, question in outcome.questions.items()}
-        return Reply(200, encode({**reply, "request_state": outcome.carrier}))
+        if outcome.carrier is not None:
+            return Reply(200, encode({**reply, "request_state": outcome.carrier}))
+        return Reply(200, encode({**reply, "_meta": related_meta(call.target)}))  # A task, whose state is in a store.

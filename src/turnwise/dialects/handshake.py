@@ -21,7 +21,7 @@ from .opening import Reception
 from .refusing import verdict
 from .replying import refuse, result_reply
 from .streaming import LAST_EVENT, STANDALONE, framed, resumed, speak, tell
-from .words import CAPABILITIES, CLIENT_INFO, HANDSHAKES, LEVELS, LISTS, LOG_LEVEL, SEP_1858, TARGETS
+from .words import CAPABILITIES, CLIENT_INFO, DRAFT_2026_02, HANDSHAKES, LEVELS, LISTS, LOG_LEVEL, NAMED, SEP_1858
 
 log = logging.getLogger("turnwise.server")
 
@@ -52,6 +52,10 @@ class Service(Protocol):
 
     def capabilities(self) -> dict[str, Any]:
         """What the server offers."""
+        ...
+
+    def task_support(self, tool: str) -> str | None:
+        """Whether a tool is called as a task."""
         ...
 
 
@@ -175,6 +179,13 @@ class Handshake:
         method = message.get("method")
         if method is None and ("result" in message or "error" in message):
             return _settle(session, message)
+        if method is None and session.version == DRAFT_2026_02 and "input_responses" in message:
+            # "Currently there is no required response to this message."
+            params = {"_meta": message.get("_meta")}
+            await self._served(
+                session, self._call(session, {**message, "method": "tasks/input_response", "params": params}, post)
+            )
+            return Reply(202, None)
         if not isinstance(method, str) or method == "initialize":
             raise MalformedMessage('Invalid request: "method" is required, and initialize comes alone')
         if "id" not in message:
@@ -187,7 +198,7 @@ class Handshake:
         method, params = message["method"], message.get("params", {})
         if not isinstance(params, dict) or not isinstance(params.get("_meta", {}), dict):
             raise InvalidParams("params must be an object, and so must its _meta")
-        member = TARGETS.get(method)
+        member = NAMED.get(method)
         target, arguments = "" if member is None else params.get(member), params.get("arguments")
         if not isinstance(target, str):
             raise InvalidParams(f"params.{member} must be a string")
@@ -255,7 +266,7 @@ class Handshake:
     def _list(self, session: Session, call: Call) -> dict[str, Any]:
         shown, cursor = page(self._service.entries(call.method), call.params.get("cursor"), self._service.page_size)
         if call.method == "tools/list":
-            shown = [_plainer(tool) for tool in shown]
+            shown = [_plainer(tool, self._service.task_support(tool["name"])) for tool in shown]
         result: dict[str, Any] = {LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 
@@ -276,9 +287,11 @@ def _settle(session: Session, message: dict[str, Any]) -> Reply:
     return Reply(202, None)
 
 
-def _plainer(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool as these versions know it: with an output schema only for objects."""
+def _plainer(tool: dict[str, Any], support: str | None) -> dict[str, Any]:
+    """A tool as these versions know it: with an output schema only for objects, and whether it is called as a task."""
     schema = tool.get("outputSchema")
+    if support is not None:
+        tool = {**tool, "execution": {"taskSupport": support}}
     if schema is None or schema.get("type") == "object":
         return tool
     return {name: part for name, part in tool.items() if name != "outputSchema"}

@@ -13,7 +13,8 @@ from .._sealed import RequestStateSecurity
 from .._sessions import Session, Sessions
 from ..errors import InvalidParams, InvalidRequestState, UnknownSession, UnsupportedVersion
 from .replying import result_reply
-from .words import HANDSHAKES, SEP_1858, VERSION
+from .tasking import SHAPES
+from .words import HANDSHAKES, SEP_1858, TASKS, VERSION
 
 SESSION, PROTOCOL = b"mcp-session-id", b"mcp-protocol-version"
 EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
@@ -60,7 +61,7 @@ class Reception:
         session, headers = self._opened(version, capabilities, client, post)
         result = {
             "protocolVersion": version,
-            "capabilities": _offered(self._offer.capabilities(), session),
+            "capabilities": offered(self._offer.capabilities(), session),
             "serverInfo": dict(self._offer.info),
         }
         if self._offer.instructions is not None:
@@ -128,8 +129,13 @@ def _principal(post: Post) -> str | None:
     return None if post.access is None else post.access.principal
 
 
-def _offered(capabilities: dict[str, Any], session: Session) -> dict[str, Any]:
-    """What the server offers in a session. One that is not kept has nowhere to note a level or a subscription."""
+def offered(capabilities: dict[str, Any], session: Session) -> dict[str, Any]:
+    """What the server offers in a session. One that is not kept has nowhere to note a level or a subscription. Tasks
+    are a capability here, where later they are an extension.
+    """
+    shown = {name: part for name, part in capabilities.items() if name != "extensions"}
+    if TASKS in capabilities.get("extensions", {}) and session.version in SHAPES:
+        shown["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     if session.is_kept:
-        return capabilities
-    return {name: {} for name in capabilities if name != "logging"}
+        return shown
+    return {name: part if name == "tasks" else {} for name, part in shown.items() if name != "logging"}

@@ -46,22 +46,27 @@ def error_reply(request_id: Any, status: int, code: int, message: str, data: Any
 
 
 def refuse(message: Any, error: Exception, verdict: Verdict, dress: Dress) -> Reply:
-    """The reply that an exception becomes. A tool that fails has a result that says so."""
-    request_id = readable_id(message)
+    """The reply that an exception becomes."""
+    request_id, end = readable_id(message), judged(message, error, verdict)
+    return Reply(200, result_reply(request_id, dress(end))) if isinstance(end, dict) else error_reply(request_id, *end)
+
+
+def judged(message: Any, error: Exception, verdict: Verdict) -> dict[str, Any] | Told:
+    """What becomes of an exception. A tool that fails has a result that says so."""
     method = message.get("method") if isinstance(message, dict) else None
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, ToolError) and method == "tools/call":
-        return Reply(200, result_reply(request_id, dress(_tool_error(_words(error)))))
+        return _tool_error(_words(error))
     told = verdict(error, _words(error) if isinstance(error, TurnwiseError) else "")
     if told is not None:
         if isinstance(error, InvalidRequestState):
             log.warning("requestState refused on %s: %s", method, error.reason)
-        return error_reply(request_id, *told)
+        return told
     log.error("%s %r failed", method, _target(message), exc_info=error)
     if method == "tools/call":
-        return Reply(200, result_reply(request_id, dress(_tool_error("The tool failed; the server's log says why."))))
-    return error_reply(request_id, 200, -32603, "Internal error")
+        return _tool_error("The tool failed; the server's log says why.")
+    return 200, -32603, "Internal error"
 
 
 def readable_id(message: Any) -> str | int | None:

@@ -40,4 +40,6 @@ class Approved:
         result: dict[str, Any] = {"resultType": "input_required"}
         if isinstance(outcome, Ask):
             result["inputRequests"] = {key: request_of(question) for key, question in outcome.questions.items()}
-        return Reply(200, result_reply(call.id, {**result, "requestState": outcome.carrier}))
+        if outcome.carrier is not None:  # A task has no state to carry: it is in a store.
+            result["requestState"] = outcome.carrier
+        return Reply(200, result_reply(call.id, result))

@@ -2,11 +2,12 @@
 
 Bytes in, bytes out. `Wire.answer` is the one way in for every transport: it decodes a message once, holds it against
 the rules of the protocol, hands a `Call` to the service, and encodes what comes back once. Whatever goes wrong on the
-way ends in `_refuse`, the only place where an exception becomes a reply, by the one table in `_verdict`.
+way ends in `_refuse`, the only place where an exception becomes a reply, by the one table in `verdict`.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from .._bus import Change, SubscriptionBus
@@ -29,16 +30,17 @@ from .asking import request_of
 from .listing import CACHEABLE, cache_members, page
 from .notifying import changed, notification
 from .replying import Told, refuse, result_reply, unreadable
+from .tasking import check_takes_tasks
 from .words import (
     CAPABILITIES,
     FILTER,
     LEVELS,
     LISTS,
     LOG_LEVEL,
+    NAMED,
     PROTOCOL,
     SERVER_INFO,
     SUBSCRIPTION,
-    TARGETS,
     VERSION,
 )
 
@@ -73,6 +75,14 @@ class Service(Protocol):
 
     def capabilities(self) -> dict[str, Any]:
         """What the server offers."""
+        ...
+
+    async def own_tasks(self, call: Call, task_ids: list[str]) -> list[str]:
+        """Those of these tasks that are the caller's."""
+        ...
+
+    def follow_tasks(self, call: Call, task_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
+        """These tasks, as they change."""
         ...
 
 
@@ -119,9 +129,9 @@ class Wire:
             return Reply(200, result_reply(call.id, self._complete(call, await own(call))))
         except _Foreign as foreign:
             reply = None if self._others is None else await self._others.answer(message, post)
-            return reply or refuse(message, foreign.fault, _verdict, self._dressed)
+            return reply or refuse(message, foreign.fault, verdict, self._dressed)
         except Exception as error:
-            return refuse(message, error, _verdict, self._dressed)
+            return refuse(message, error, verdict, self._dressed)
 
     async def _unusual(self, message: Any, post: Post) -> Reply:
         """The reply to what is no request: a notification, or nothing that this version knows."""
@@ -138,7 +148,7 @@ class Wire:
         version: Any = meta.get(PROTOCOL) if type(meta) is dict else None
         if type(method) is not str or version != VERSION:
             raise _Foreign(_foreign(message, method, params, version, post))
-        member = TARGETS.get(method)
+        member = NAMED.get(method)
         target = None if member is None else params.get(member)
         if member is not None and type(target) is not str:
             raise InvalidParams(f"params.{member} must be a string", status=400)
@@ -210,6 +220,20 @@ class Wire:
         result: dict[str, Any] = {LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 
+    async def _followed(self, call: Call, asked: Any) -> list[str] | None:
+        """Those of the tasks that the client wants to hear of which are its own."""
+        if asked is None:
+            return None
+        if not isinstance(asked, list) or not all(isinstance(task, str) for task in asked):
+            raise InvalidParams("notifications.taskIds must be a list of ids", status=400)
+        check_takes_tasks(call)
+        return await self._service.own_tasks(call, asked)
+
+    async def _follow(self, call: Call, tasks: list[str]) -> None:
+        async for task in self._service.follow_tasks(call, tasks):
+            params = {"_meta": {SUBSCRIPTION: call.id}, **task}
+            await call.post.emit(notification("notifications/tasks", params))
+
     async def _listen(self, call: Call) -> dict[str, Any]:
         bus = self._service.bus
         if bus is None:
@@ -218,13 +242,19 @@ class Wire:
         accepted: dict[str, Any] = dict.fromkeys((name for name, kind in FILTER.items() if kind in lists), True)
         if uris:
             accepted["resourceSubscriptions"] = sorted(uris)
+        if (tasks := await self._followed(call, call.params["notifications"].get("taskIds"))) is not None:
+            accepted["taskIds"] = tasks
         meta = {SUBSCRIPTION: call.id}
         acknowledged = {"_meta": meta, "notifications": accepted}
         async with bus.subscribe(lambda change: _matches(change, lists, uris)) as changes:
             await call.post.emit(notification("notifications/subscriptions/acknowledged", acknowledged))
-            if not self._service.is_closing:
-                async for change in changes:
-                    await call.post.emit(changed(change, call.id))
+            following = asyncio.create_task(self._follow(call, tasks or []))
+            try:
+                if not self._service.is_closing:
+                    async for change in changes:
+                        await call.post.emit(changed(change, call.id))
+            finally:
+                following.cancel()
         if call.post.tracker is not None:
             # One page wants this notification when a server ends a subscription, another the result below. On a shared
             # channel both are sent; on a stream of its own its end says as much.
@@ -232,7 +262,7 @@ class Wire:
         return {"_meta": meta}
 
 
-def _verdict(error: Exception, text: str) -> Told | None:
+def verdict(error: Exception, text: str) -> Told | None:
     """The one table of this wire."""
     match error:
         case MCPError():
@@ -281,7 +311,7 @@ def _foreign(message: dict[str, Any], method: Any, params: Any, version: Any, po
         _check(message)
         if type(version) is str:
             if post.headers is not None:
-                mirrored.check(post.headers, method, params.get(TARGETS.get(method, "")), version)
+                mirrored.check(post.headers, method, params.get(NAMED.get(method, "")), version)
             return UnsupportedVersion(version, (VERSION,))
     except (MalformedMessage, HeaderMismatch) as error:
         return error

@@ -16,7 +16,18 @@ from .._schemas import Check, check_for_peers
 from ..errors import InvalidReply, InvalidSignature, MCPError, UnexpectedStatus, UnknownResultType
 from . import mirrored
 from .listing import mirrored_parameters
-from .words import CAPABILITIES, CLIENT_INFO, HANDSHAKES, LISTS, LOG_LEVEL, PROTOCOL, SUBSCRIPTION, TARGETS, VERSION
+from .words import (
+    CAPABILITIES,
+    CLIENT_INFO,
+    HANDSHAKES,
+    LISTS,
+    LOG_LEVEL,
+    NAMED,
+    PROTOCOL,
+    SUBSCRIPTION,
+    TARGETS,
+    VERSION,
+)
 
 LONGEST_STATE = 1024 * 1024
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
@@ -90,7 +101,7 @@ class Caller:
         return method in _SAFE or (tool is not None and tool.safe)
 
     def _headers(self, method: str, params: Mapping[str, Any], tool: Tool | None) -> dict[str, str]:
-        name = params.get(TARGETS[method]) if method in TARGETS else None
+        name = params.get(NAMED[method]) if method in NAMED else None
         headers = mirrored.written(method, name if isinstance(name, str) else None, VERSION)
         if tool is not None and tool.marks:
             headers |= mirrored.written_parameters(tool.marks, params.get("arguments", {}))

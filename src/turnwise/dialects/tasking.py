@@ -1,0 +1,183 @@
+"""Tasks as each version shows them, and who may be given one.
+
+The extension of 2026-07-28 (SEP-2663) came last and is the simplest; 2025-11-25 has tasks of its own, the approved text
+of SEP-2322 changed how those ask, and the first draft wrote them its own way.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from .._messages import Call
+from ..errors import InvalidParams, MissingClientCapability, UnknownMethod
+from .words import DRAFT_2026_02, HANDSHAKES, RELATED_TASK, SEP_2322, TASKS, VERSION
+
+NEEDED: Mapping[str, Any] = {"extensions": {TASKS: {}}}
+
+
+def moment(seconds: float) -> str:
+    """A time as the wire writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def related_meta(task_id: str) -> dict[str, Any]:
+    """What ties a message to a task."""
+    return {RELATED_TASK: {"taskId": task_id}}
+
+
+def bare(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a call, without what only its rounds need."""
+    return {name: part for name, part in params.items() if name not in ("inputResponses", "requestState", "task")}
+
+
+class Shape:
+    """Tasks in 2026-07-28: the server decides, where the client has declared that it takes them."""
+
+    methods: frozenset[str] = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+    refuses_late_cancels = False
+
+    def takes(self, call: Call) -> bool:
+        """Whether this call may be answered with a task."""
+        extensions = call.capabilities.get("extensions")
+        return isinstance(extensions, dict) and isinstance(extensions.get(TASKS), dict)
+
+    def check(self, call: Call) -> None:
+        """Turn those away who take no tasks."""
+        if not self.takes(call):
+            raise MissingClientCapability(NEEDED)
+
+    def members(self, task: Any, poll: float) -> dict[str, Any]:
+        """The facts of a task."""
+        facts: dict[str, Any] = {
+            "taskId": task.id,
+            "status": task.status,
+            "createdAt": moment(task.created),
+            "lastUpdatedAt": moment(task.updated),
+            "ttlMs": None if task.ttl is None else int(task.ttl * 1000),
+            "pollIntervalMs": max(1, int(poll * 1000)),
+        }
+        return facts if task.message is None else {**facts, "statusMessage": task.message}
+
+    def created(self, task: Any, poll: float) -> dict[str, Any]:
+        """The result of a call that became a task."""
+        return {"resultType": "task", **self.members(task, poll)}
+
+    def detailed(self, seen: Any, poll: float) -> dict[str, Any]:
+        """A task with what its status brings: questions, a result or an error."""
+        facts = self.members(seen.task, poll)
+        if seen.task.status == "input_required":
+            return {**facts, "inputRequests": dict(seen.requests)}
+        if seen.result is not None:
+            return {**facts, "result": {"resultType": "complete", **seen.result}}
+        return facts if seen.error is None else {**facts, "error": seen.error}
+
+    def check_answers(self, call: Call) -> None:
+        """Answers are an object, even an empty one."""
+        if not isinstance(call.params.get("inputResponses"), dict):
+            raise InvalidParams("params.inputResponses must be an object", status=400)
+
+    def cancelled(self, task: Any, poll: float) -> dict[str, Any]:
+        """The reply to a cancellation: that it was heard."""
+        return {}
+
+    def related(self, call: Call) -> str:
+        """The task that an answer is for."""
+        raise UnknownMethod(call.method)
+
+
+class Augmented(Shape):
+    """Tasks in 2025-11-25: the client asks for one, and learns its result by asking again."""
+
+    methods = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
+    refuses_late_cancels = True
+
+    def takes(self, call: Call) -> bool:
+        """Whether the client asks for a task."""
+        return isinstance(call.params.get("task"), dict)
+
+    def check(self, call: Call) -> None:
+        """A tool that is always a task is not found by who asks for none; the methods themselves are for everybody."""
+        if call.method == "tools/call" and not self.takes(call):
+            raise UnknownMethod(f"{call.method}: this tool is called as a task, with params.task")
+
+    def members(self, task: Any, poll: float) -> dict[str, Any]:
+        """The facts of a task."""
+        facts: dict[str, Any] = {
+            "taskId": task.id,
+            "status": self.word(task.status),
+            "createdAt": moment(task.created),
+            "lastUpdatedAt": moment(task.updated),
+            "ttl": None if task.ttl is None else int(task.ttl * 1000),
+            "pollInterval": max(1, int(poll * 1000)),
+        }
+        return facts if task.message is None else {**facts, "statusMessage": task.message}
+
+    def word(self, status: str) -> str:
+        """A status, as this version spells it."""
+        return status
+
+    def created(self, task: Any, poll: float) -> dict[str, Any]:
+        """The result of a call that became a task."""
+        return {"task": self.members(task, poll)}
+
+    def detailed(self, seen: Any, poll: float) -> dict[str, Any]:
+        """A task; its questions and its result are to be had by `tasks/result`."""
+        return self.members(seen.task, poll)
+
+    def cancelled(self, task: Any, poll: float) -> dict[str, Any]:
+        """The task, as it is then."""
+        return self.members(task, poll)
+
+
+class Approved(Augmented):
+    """Tasks in the approved text: `tasks/result` asks, and `tasks/input_response` answers."""
+
+    methods = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/input_response"})
+
+    def related(self, call: Call) -> str:
+        """The task that `_meta` names."""
+        named = call.meta.get(RELATED_TASK)
+        task_id = named.get("taskId") if isinstance(named, dict) else None
+        if not isinstance(task_id, str):
+            raise InvalidParams(f"_meta must name the task: {RELATED_TASK}")
+        return task_id
+
+
+class FirstDraft(Approved):
+    """Tasks in the first draft, which spells two statuses with a capital."""
+
+    def word(self, status: str) -> str:
+        """A status, as the draft spells it."""
+        return status.capitalize() if status in ("working", "completed") else status
+
+
+SHAPES: Mapping[str, Shape] = {
+    VERSION: Shape(),
+    HANDSHAKES[-1]: Augmented(),
+    SEP_2322: Approved(),
+    DRAFT_2026_02: FirstDraft(),
+}
+
+
+def takes_tasks(call: Call) -> bool:
+    """Whether this call may be answered with a task."""
+    shape = SHAPES.get(call.version)
+    return shape is not None and shape.takes(call)
+
+
+def check_takes_tasks(call: Call) -> None:
+    """Turn a call away that may not be answered with a task, in the words of its version."""
+    shape = SHAPES.get(call.version)
+    if shape is None:
+        raise MissingClientCapability(NEEDED)
+    shape.check(call)
+
+
+def shape_of(version: str) -> Shape:
+    """How a version shows tasks."""
+    return SHAPES[version]
+
+
+def detailed(seen: Any, poll: float) -> dict[str, Any]:
+    """A task as its subscribers are told of it."""
+    return SHAPES[VERSION].detailed(seen, poll)

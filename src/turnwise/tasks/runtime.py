@@ -1,0 +1,364 @@
+"""Tasks at work: how a call becomes one, how it is asked and answered, and how a leg of it is played.
+
+A leg is played as every round is, from the top, with the ledger out of the store. What it settles is appended as it
+goes, so that a worker that dies costs the step it was in and no other; that step runs again with the same idempotency
+key. The leg ends when the function does, or asks, or sleeps; then the claim is given back and nothing of it is in
+memory.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from .._ledger import Entry, Ledger
+from .._messages import Ask, Call, Done, Outcome, Post, Question, Yield
+from .._sealed import StateCodec, digest
+from ..dialects.tasking import bare
+from .model import Claim, Limits, LostLease, NewTask, Task, TaskStore, is_over
+from .vault import Vault
+
+log = logging.getLogger("turnwise.tasks")
+
+LOOK_SECONDS = 0.25
+"""How often a task is looked at for who wants to hear of it."""
+BEAT_SECONDS = 2.0
+"""How often a worker says that it is alive, and hears whether its task is to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How a server keeps its tasks, and plays them.
+
+    `ttl` is for how many seconds a task is kept from its creation, None for ever; `poll` how often clients are told to
+    look; `lease` for how long a worker that falls silent keeps a leg to itself. `workers` legs are played at a time by
+    this process, none with 0. `most` limits single tools, over all processes.
+    """
+
+    store: TaskStore | None = None
+    ttl: float | None = 86_400.0
+    poll: float = 1.0
+    lease: float = 30.0
+    workers: int = 32
+    grace: float = 10.0
+    most: Mapping[str, int] | None = None
+    dispatcher: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("poll", "lease"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} is a number of seconds above 0, not {getattr(self, name)!r}")
+        if self.ttl is not None and not self.ttl > 0:
+            raise ValueError(f"ttl is a number of seconds above 0, or None, not {self.ttl!r}")
+        if type(self.workers) is not int or self.workers < 0:
+            raise ValueError(f"workers is a whole number, not {self.workers!r}")
+
+
+class Seen(NamedTuple):
+    """A task, opened: what its owner may see."""
+
+    task: Task
+    requests: Mapping[str, Any]
+    result: dict[str, Any] | None
+    error: dict[str, Any] | None
+
+
+class Desk(Protocol):
+    """What a leg of a task can do that a round of a call cannot."""
+
+    async def keep(self, ledger: Ledger) -> None:
+        """Write down what is settled so far."""
+        ...
+
+    async def report(self, message: str | None) -> None:
+        """Say how far it has come."""
+        ...
+
+
+class Player(Protocol):
+    """Who plays legs: the server's catalogue."""
+
+    async def leg(self, call: Call, desk: Desk) -> tuple[Outcome, float | None]:
+        """One leg, and when the next is due where the function sleeps."""
+        ...
+
+
+class Remembered(NamedTuple):
+    """Who began a task, as far as a worker knows."""
+
+    principal: str
+
+
+Judge = Callable[[Call, Exception], dict[str, Any]]
+"""What becomes of an exception: `{"result": ...}`, or `{"error": ...}` where a call would have been refused."""
+Render = Callable[[Question], dict[str, Any]]
+
+
+class Tasks:
+    """The tasks of one server."""
+
+    def __init__(
+        self, options: TaskOptions, store: TaskStore, codec: StateCodec, player: Player, judge: Judge, render: Render
+    ) -> None:
+        self.options = options
+        self.store = store
+        self.tools: Mapping[str, Any] = {}
+        self.woken = asyncio.Event()
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._vault = Vault(codec)
+        self._player = player
+        self._judge = judge
+        self._render = render
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """What this server's workers may play."""
+        return Limits(tuple(self.tools), self.options.most or {})
+
+    # For callers
+
+    async def create(self, call: Call, ledger: Ledger | None, principal: str | None) -> Task:
+        """Make a task of a call; it is durable when this returns."""
+        task_id = secrets.token_urlsafe(24)
+        ledger = ledger or Ledger(lineage=os.urandom(16), started=call.post.now)
+        facts = [
+            call.method,
+            bare(call.params),
+            call.target,
+            call.arguments,
+            dict(call.meta),
+            dict(call.capabilities),
+            call.version,
+        ]
+        who = None if call.post.access is None else call.post.access.principal
+        ttl = self._ttl(call)
+        await self.store.create(
+            NewTask(
+                task_id,
+                _digest(principal),
+                call.target,
+                self._vault.seal(task_id, "call", [*facts, who]),
+                self._vault.seal(task_id, "state", _written(ledger, {}, [])),
+                call.post.now,
+                ttl,
+            )
+        )
+        log.info("task %s: %s %r began", task_id, call.method, call.target)
+        self.woken.set()
+        return Task(task_id, "", call.target, "working", None, call.post.now, call.post.now, ttl)
+
+    def _ttl(self, call: Call) -> float | None:
+        """For how long a task is kept: what the server allows, or less where the client asks for less."""
+        asked = call.params.get("task")
+        wanted = asked.get("ttl") if isinstance(asked, dict) else None
+        most = self.options.ttl
+        if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not wanted > 0:
+            return most
+        return wanted / 1000 if most is None else min(most, wanted / 1000)
+
+    async def get(self, task_id: str, principal: str | None, now: float) -> Seen | None:
+        """A task, for who began it; None where there is none, or it is over its time, or another's."""
+        task = await self.store.get(task_id, _digest(principal))
+        return None if task is None or _is_late(task, now) else self.seen(task)
+
+    def seen(self, task: Task) -> Seen:
+        """A task with what its store keeps sealed. Of its questions those are shown that wait for an answer."""
+        if task.payload is None:
+            return Seen(task, {}, None, None)
+        opened = self._vault.open(task.id, "payload", task.payload)
+        requests = {key: opened["requests"][key] for key in task.waits} if task.status == "input_required" else {}
+        return Seen(task, requests, opened.get("result"), opened.get("error"))
+
+    async def own(self, principal: str | None, after: str, most: int, now: float) -> list[Task]:
+        """The tasks of one caller, by id."""
+        tasks = await self.store.list(principal=_digest(principal), after=after, most=most)
+        return [task for task in tasks if not _is_late(task, now)]
+
+    async def update(self, task_id: str, principal: str | None, answers: Mapping[str, Any], now: float) -> bool:
+        """Answer questions of a task; whether there is such a task."""
+        sealed = {
+            key: self._vault.seal(task_id, f"answer:{key}", answer)
+            for key, answer in answers.items()
+            if isinstance(answer, dict)
+        }
+        is_known = await self.store.respond(task_id, _digest(principal), sealed, now)
+        self.woken.set()
+        return is_known
+
+    async def cancel(self, task_id: str, principal: str | None, now: float) -> Task | None:
+        """Stop a task, if it can be stopped; the task as it is then."""
+        task = await self.store.cancel(task_id, _digest(principal), now)
+        if task is not None and (playing := self._running.get(task_id)) is not None:
+            playing.cancel("cancelled by request")
+        return task
+
+    async def follow(
+        self, task_ids: list[str], principal: str | None, show: Callable[[Seen, float], dict[str, Any]]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """These tasks as they change, until all are over. Other processes play them too, so they are looked at."""
+        known: dict[str, Any] = {}
+        while left := [task for task in task_ids if not is_over(known.get(task, (None,))[0])]:
+            for task_id in left:
+                seen = await self.get(task_id, principal, time.time())
+                facts = (
+                    ("cancelled",)
+                    if seen is None
+                    else (seen.task.status, seen.task.updated, seen.task.message, seen.task.waits)
+                )
+                if seen is not None and known.get(task_id) != facts:
+                    yield show(seen, self.options.poll)
+                known[task_id] = facts
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # For workers
+
+    async def play(self, claim: Claim) -> None:
+        """One leg, from a claim to wherever it ends."""
+        playing = asyncio.create_task(self._play(claim))
+        self._running[claim.id] = playing
+        beat = asyncio.create_task(self._beat(claim, playing))
+        try:
+            await asyncio.wait([playing])
+        except asyncio.CancelledError:
+            playing.cancel("the worker is leaving")
+            await asyncio.wait([playing])
+            raise
+        finally:
+            self._running.pop(claim.id, None)
+            beat.cancel()
+            if not playing.cancelled() and (error := playing.exception()) is not None:
+                if isinstance(error, LostLease):
+                    log.warning("task %s went on elsewhere: what this worker did last is not recorded", claim.id)
+                else:
+                    log.error("a leg of task %s could not be recorded; it is played again", claim.id, exc_info=error)
+
+    async def _beat(self, claim: Claim, playing: "asyncio.Task[None]") -> None:
+        pause = min(BEAT_SECONDS, self.options.lease / 3)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                if await self.store.renew(claim, time.time() + self.options.lease):
+                    playing.cancel("cancelled by request")
+            except LostLease:
+                playing.cancel("another worker has the task")
+                return
+            except Exception:  # A store that is away may come back before the lease is over.
+                log.exception("task %s: the store does not hear that it is alive", claim.id)
+
+    async def _play(self, claim: Claim) -> None:
+        call, state = self._call(claim), self._vault.open(claim.id, "state", claim.state)
+        desk = _Desk(self, claim, call.state)
+        try:
+            outcome, wake_at = await self._player.leg(call, desk)
+        except asyncio.CancelledError as error:
+            await self._left(claim, str(error))
+            return
+        except Exception as error:
+            await self._finish(claim, self._judge(call, error))
+            return
+        if isinstance(outcome, Done):
+            await self._finish(claim, {"result": outcome.result})
+        elif isinstance(outcome, Ask):
+            await self._park(claim, outcome, state[3])
+        else:
+            await self._postpone(claim, outcome, wake_at, state)
+
+    def _call(self, claim: Claim) -> Call:
+        facts = self._vault.open(claim.id, "call", claim.call)
+        method, params, target, arguments, meta, capabilities, version, who = facts
+        lineage, written, keys, _ = self._vault.open(claim.id, "state", claim.state)
+        ledger = Ledger.decode(bytes.fromhex(lineage), written)
+        for key, blob in claim.entries:
+            ledger.entries[key] = Entry(*self._vault.open(claim.id, f"entry:{key}", blob))
+        answers = {
+            keys[key]: self._vault.open(claim.id, f"answer:{key}", blob)
+            for key, blob in claim.answers.items()
+            if key in keys
+        }
+        access = None if who is None else Remembered(who)
+        post = Post(b"", _silent, claim.woken, access=access)
+        return Call(
+            claim.id, method, params, target, arguments, answers, ledger, meta, capabilities, version, post, True
+        )
+
+    async def _finish(self, claim: Claim, end: dict[str, Any]) -> None:
+        status, message = ("completed", None) if "result" in end else ("failed", str(end["error"].get("message")))
+        payload = self._vault.seal(claim.id, "payload", end)
+        await self.store.finish(claim, status, payload, message, time.time())  # type: ignore[arg-type]
+        log.info("task %s: %r %s", claim.id, claim.tool, status)
+
+    async def _park(self, claim: Claim, outcome: Ask, used: list[str]) -> None:
+        """End the leg at its questions. A key that was used before in this task is not used again."""
+        keys: dict[str, str] = {}
+        for key in outcome.questions:
+            name, number = key, 1
+            while name in used or name in keys:
+                number += 1
+                name = f"{key}~{number}"
+            keys[name] = key
+        requests = {name: self._render(outcome.questions[key]) for name, key in keys.items()}
+        state = self._vault.seal(claim.id, "state", _written(outcome.carrier, keys, [*used, *keys]))
+        payload = self._vault.seal(claim.id, "payload", {"requests": requests})
+        await self.store.park(claim, state, list(keys), payload, time.time())
+
+    async def _postpone(self, claim: Claim, outcome: Yield, wake_at: float | None, state: Any) -> None:
+        now = time.time()
+        sealed = self._vault.seal(claim.id, "state", _written(outcome.carrier, {}, state[3]))
+        await self.store.postpone(claim, sealed, max(now, wake_at or now), now)
+        self.woken.set()
+
+    async def _left(self, claim: Claim, reason: str) -> None:
+        if reason == "cancelled by request":
+            await self.store.finish(claim, "cancelled", None, "The task was cancelled by request.", time.time())
+            log.info("task %s: %r cancelled", claim.id, claim.tool)
+        elif reason == "the worker is leaving":
+            await self.store.release(claim, time.time())
+        else:
+            raise LostLease(claim.id)
+
+    async def keep(self, claim: Claim, entries: Mapping[str, Entry]) -> None:
+        """Append what a leg has settled; a task that is to stop is stopped here."""
+        rows = [(key, self._vault.seal(claim.id, f"entry:{key}", list(entry))) for key, entry in entries.items()]
+        if await self.store.append(claim, rows, time.time() + self.options.lease):
+            playing = self._running.get(claim.id)
+            if playing is not None:
+                playing.cancel("cancelled by request")
+
+
+class _Desk:
+    """One leg's way to the store."""
+
+    def __init__(self, tasks: Tasks, claim: Claim, ledger: Ledger) -> None:
+        self._tasks = tasks
+        self._claim = claim
+        self._known = dict(ledger.entries)
+
+    async def keep(self, ledger: Ledger) -> None:
+        fresh = {key: entry for key, entry in ledger.entries.items() if self._known.get(key) != entry}
+        self._known |= fresh
+        await self._tasks.keep(self._claim, fresh)
+
+    async def report(self, message: str | None) -> None:
+        await self._tasks.store.note(self._claim, message, time.time())
+
+
+def _written(ledger: Ledger, keys: Mapping[str, str], used: list[str]) -> list[Any]:
+    return [ledger.lineage.hex(), ledger.encode(), keys, used]
+
+
+def _digest(principal: str | None) -> str:
+    return "" if principal is None else digest(b"task principal|" + principal.encode())
+
+
+def _is_late(task: Task, now: float) -> bool:
+    return task.ttl is not None and task.created + task.ttl <= now
+
+
+async def _silent(message: bytes) -> None:
+    """A task has no stream to speak on; `ctx.report` is what it has."""
