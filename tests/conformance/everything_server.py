@@ -24,6 +24,7 @@ from turnwise import (
     Image,
     InputRequiredResult,
     ListRoots,
+    MCPError,
     MCPServer,
     Message,
     Resolve,
@@ -242,6 +243,65 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 
 
 # Resources, prompts and completion
+
+
+# Tasks
+
+
+@server.tool()
+async def greet(name: str) -> str:
+    """Greets, at once."""
+    return f"Hello, {name}!"
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float, label: str, ctx: Context) -> str:
+    """Takes its time."""
+    await ctx.report(f"computing {label}")
+    await ctx.sleep(seconds)
+    return f"{label} took {seconds} s"
+
+
+@server.tool(task="always")
+async def failing_job(ctx: Context) -> str:
+    """Fails after a while, as tools do."""
+    await ctx.sleep(0.5)
+    raise ToolError("This job always fails")
+
+
+@server.tool(task="always")
+async def protocol_error_job(ctx: Context) -> str:
+    """Fails after a while, as protocols do."""
+    await ctx.sleep(0.5)
+    raise MCPError(-32603, "This job fails with a JSON-RPC error")
+
+
+class Confirmation(BaseModel):
+    confirm: bool
+
+
+@server.tool(task="always")
+async def confirm_delete(filename: str, ctx: Context) -> str:
+    """Asks before it deletes."""
+    answer = accepted(await ctx.elicit(f"Delete {filename}?", Confirmation, key="confirm"))
+    return f"Deleted {filename}" if answer.confirm else "Kept"
+
+
+@server.tool(task="always")
+async def multi_input(ctx: Context) -> str:
+    """Asks two things at once."""
+    answers = await ctx.ask_all(first=Elicit("Your first name?", Name), last=Elicit("Your last name?", Name))
+    return " ".join(accepted(answer).name for answer in answers.values())
+
+
+def ask_name() -> Elicit[Name]:
+    return Elicit("What is your name?", Name, key="user_name")
+
+
+@server.tool(task="always")
+async def test_tool_with_task(user: Annotated[Name, Resolve(ask_name)]) -> str:
+    """Asks before it becomes a task."""
+    return f"Hello, {user.name}!"
 
 
 # What only the scenarios of 2025-11-25 call

@@ -30,6 +30,8 @@ BATCH = 100
 WATCHED = 1000
 """So many resources may one session watch."""
 
+_NAMED = {**NAMED, "tasks/result": "taskId"}
+
 Handler = Callable[[Call], Awaitable[Outcome]]
 
 
@@ -198,7 +200,7 @@ class Handshake:
         method, params = message["method"], message.get("params", {})
         if not isinstance(params, dict) or not isinstance(params.get("_meta", {}), dict):
             raise InvalidParams("params must be an object, and so must its _meta")
-        member = NAMED.get(method)
+        member = _NAMED.get(method)
         target, arguments = "" if member is None else params.get(member), params.get("arguments")
         if not isinstance(target, str):
             raise InvalidParams(f"params.{member} must be a string")

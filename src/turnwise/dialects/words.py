@@ -45,7 +45,7 @@ RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 TARGETS = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods that may ask, and the member that says what they are aimed at."""
-NAMED = {**TARGETS, "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId", "tasks/result": "taskId"}
+NAMED = {**TARGETS, "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
 LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
