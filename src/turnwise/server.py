@@ -132,13 +132,14 @@ class MCPServer(Generic[LifespanT]):
         options = tasks if isinstance(tasks, TaskOptions) else TaskOptions(store=tasks)
         self.tasks = self._catalogue.tasks = _tasking.install(self._catalogue, options, self._security)
         if options.workers > 0:
-            self._life.work = partial(self.tasks_dispatcher.run, self.tasks)
+            self.work_on_tasks()
 
-    @property
-    def tasks_dispatcher(self) -> Any:
-        """What brings legs of tasks to this server's workers."""
-        assert self.tasks is not None
-        return self.tasks.options.dispatcher or LocalDispatcher()
+    def work_on_tasks(self) -> None:
+        """Have this process play legs of tasks for as long as the server lives."""
+        if self.tasks is None:
+            raise AuthorError("this server keeps no tasks")
+        dispatcher = self.tasks.options.dispatcher or LocalDispatcher()
+        self._life.work = partial(dispatcher.run, self.tasks)
 
     # Registering
 

@@ -29,6 +29,7 @@ ROOMS = [
     {"_watching", "_registering", "_tasking", "_wires", "_life", "_connecting", "_listening", "_negotiating"},
     {"server", "client", "_replaying"},
     {"testing", "sync"},
+    {"cli"},
     {"__init__"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}

@@ -86,8 +86,8 @@ class TaskStore(Protocol):
         """Keep a task. It is durable when this returns."""
         ...
 
-    async def get(self, task_id: str, principal: str) -> Task | None:
-        """A task, for those whose it is."""
+    async def get(self, task_id: str, principal: str | None) -> Task | None:
+        """A task, for those whose it is; with None, as for an operator, whoever that is."""
         ...
 
     async def respond(self, task_id: str, principal: str, answers: Mapping[str, bytes], now: float) -> bool:
@@ -96,8 +96,8 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def cancel(self, task_id: str, principal: str, now: float) -> Task | None:
-        """End a task that waits; ask the one who plays it to stop. The task as it is then."""
+    async def cancel(self, task_id: str, principal: str | None, now: float) -> Task | None:
+        """End a task that waits; ask the one who plays it to stop. The task as it is then. None as for `get`."""
         ...
 
     async def claim(

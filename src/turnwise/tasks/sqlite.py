@@ -49,7 +49,7 @@ class SQLiteTaskStore:
         row = (task.id, task.principal, task.tool, task.now, task.now, task.ttl, task.now, task.call, task.state)
         await self._database.run(lambda database: database.execute(statement, row))
 
-    async def get(self, task_id: str, principal: str) -> Task | None:
+    async def get(self, task_id: str, principal: str | None) -> Task | None:
         """A task, for those whose it is."""
         return await self._database.run(lambda database: _get(database, task_id, principal))
 
@@ -75,7 +75,7 @@ class SQLiteTaskStore:
 
         return await self._database.run(respond)
 
-    async def cancel(self, task_id: str, principal: str, now: float) -> Task | None:
+    async def cancel(self, task_id: str, principal: str | None, now: float) -> Task | None:
         """End a task that waits; ask the one who plays it to stop."""
 
         def cancel(database: sqlite3.Connection) -> Task | None:
@@ -242,9 +242,9 @@ def _migrate(database: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"it was written by a later version (schema {row[0]}, this is {VERSION})")
 
 
-def _get(database: sqlite3.Connection, task_id: str, principal: str) -> Task | None:
-    statement = f"SELECT {_FACTS} FROM tasks WHERE id = ? AND principal = ?"
-    row = database.execute(statement, (task_id, principal)).fetchone()
+def _get(database: sqlite3.Connection, task_id: str, principal: str | None) -> Task | None:
+    statement = f"SELECT {_FACTS} FROM tasks WHERE id = :id AND (:who IS NULL OR principal = :who)"
+    row = database.execute(statement, {"id": task_id, "who": principal}).fetchone()
     return None if row is None else _task(row)
 
 

@@ -1,0 +1,14 @@
+"""The `turnwise` command."""
+
+import sys
+
+
+def main() -> None:
+    """The entry point. What the command needs beside the library is an extra."""
+    try:
+        from .app import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich", "click"):
+            raise
+        sys.exit("The command needs a few more packages: pip install 'turnwise[cli]'")
+    app()

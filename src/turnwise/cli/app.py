@@ -1,0 +1,14 @@
+"""The commands, and what they have in common. Exit codes: 0 done, 1 not found or refused, 2 wrong usage."""
+
+import typer
+
+from .tasks import tasks, worker
+
+app = typer.Typer(name="turnwise", no_args_is_help=True, help="MCP servers whose tools can ask.", add_completion=True)
+app.command()(worker)
+app.add_typer(tasks, name="tasks")
+
+
+@app.callback()
+def main() -> None:
+    """MCP servers whose tools can ask, and the tasks they leave."""

@@ -1,0 +1,47 @@
+"""A server by its name: `module:attribute`, or `file.py:attribute`, as in `shop:server`."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..server import MCPServer
+
+
+class NotFound(Exception):
+    """There is no server of this name; the message says what there is."""
+
+
+def load(name: str) -> MCPServer[Any]:
+    """Import the server. What importing it raises is the author's, and comes out as it is."""
+    place, _, attribute = name.partition(":")
+    sys.path.insert(0, "")
+    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    found = getattr(module, attribute or "server", None)
+    if isinstance(found, MCPServer):
+        return found
+    servers = [key for key, value in vars(module).items() if isinstance(value, MCPServer)]
+    hint = f"it has {', '.join(servers)}" if servers else "it has no MCPServer"
+    raise NotFound(f"{place} has no server {attribute or 'server'!r}: {hint}")
+
+
+def _from_name(place: str) -> Any:
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name != place.partition(".")[0] and error.name != place:
+            raise
+        raise NotFound(f"no module {place!r}; a server is named module:attribute or file.py:attribute") from None
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise NotFound(f"no file {str(path)!r}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,160 @@
+"""`turnwise worker`, and `turnwise tasks`: list, show, cancel, purge."""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ..dialects.tasking import moment
+from ..errors import CallerError, InvalidRequestState
+from ..tasks.explaining import explained
+from ..tasks.model import Task
+from ..tasks.runtime import Tasks
+from .loading import NotFound, load
+
+Server = Annotated[str, typer.Argument(help="The server: module:attribute or file.py:attribute.", metavar="SERVER")]
+TaskId = Annotated[str, typer.Argument(help="The task's id.", metavar="TASK")]
+AsJSON = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+Status = Annotated[str | None, typer.Option(help="Only tasks of this status.")]
+
+tasks = typer.Typer(no_args_is_help=True, help="Look after a server's tasks.")
+
+
+def worker(
+    server: Server,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Legs at a time; the server's own number unless given.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what is played.")] = False,
+) -> None:
+    """Play the tasks of a server, without serving it. SIGTERM or Ctrl-C: legs under way are finished or given back."""
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    found = _tasks(server)
+    if workers is not None:
+        found.options = replace(found.options, workers=workers)
+    if found.options.workers == 0:
+        found.options = replace(found.options, workers=32)
+    if not getattr(found.store, "is_durable", True):
+        _fail("this server keeps its tasks in its own memory: no other process can play them")
+    _run(_work(load(server), found))
+
+
+async def _work(server: Any, found: Tasks) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    server.work_on_tasks()
+    await server.start()
+    Console(stderr=True).print(f"Playing the tasks of {server.name} as {found.owner}. Ctrl-C ends it in good order.")
+    await stopped.wait()
+    await server.stop()
+
+
+@tasks.command("list")
+def list_tasks(server: Server, status: Status = None, as_json: AsJSON = False) -> None:
+    """All tasks, with their ages; at the end how many there are of each status."""
+    found = _tasks(server)
+
+    async def run() -> tuple[list[Task], Any]:
+        listed: list[Task] = []
+        while page := await found.store.list(status=status, after=listed[-1].id if listed else "", most=1000):
+            listed += page
+        return listed, await found.store.counts(time.time())
+
+    listed, counts = _run(run())
+    if as_json:
+        for task in listed:
+            sys.stdout.write(json.dumps(_facts(found, task)) + "\n")
+        return
+    table = Table("task", "tool", "status", "since", "what it waits for", box=None)
+    for task in listed:
+        table.add_row(task.id, task.tool, task.status, moment(task.updated), _explained(found, task))
+    console = Console()
+    console.print(table)
+    for name, (count, oldest) in counts.items():
+        console.print(f"{count} {name}, the oldest {oldest:.0f} s")
+
+
+@tasks.command()
+def show(server: Server, task: TaskId, as_json: AsJSON = False) -> None:
+    """One task: what it is, and what it waits for."""
+    found = _tasks(server)
+    seen = _run(found.store.get(task, None))
+    if seen is None:
+        _fail(f"no task {task!r}")
+    facts = _facts(found, seen)
+    if as_json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return
+    for name, value in facts.items():
+        Console().print(f"{name:>10}  {value}", markup=False)
+
+
+@tasks.command()
+def cancel(server: Server, task: TaskId) -> None:
+    """Stop a task. One that is being played stops when its worker hears of it, within seconds."""
+    found = _tasks(server)
+    seen = _run(found.store.cancel(task, None, time.time()))
+    if seen is None:
+        _fail(f"no task {task!r}")
+    typer.echo(f"{task} is {'asked to stop' if seen.status == 'working' else seen.status}")
+
+
+@tasks.command()
+def purge(server: Server) -> None:
+    """Forget tasks that are over their time."""
+    typer.echo(f"{_run(_tasks(server).store.purge(time.time()))} tasks forgotten")
+
+
+def _tasks(name: str) -> Tasks:
+    try:
+        found = load(name).tasks
+    except NotFound as error:
+        _fail(str(error))
+    if found is None:
+        _fail(f"{name} keeps no tasks")
+    return found
+
+
+def _facts(found: Tasks, task: Task) -> dict[str, Any]:
+    return {
+        "task": task.id,
+        "tool": task.tool,
+        "status": task.status,
+        "message": task.message,
+        "created": moment(task.created),
+        "updated": moment(task.updated),
+        "ttl": task.ttl,
+        "legs": task.epoch,
+        "now": _explained(found, task),
+    }
+
+
+def _explained(found: Tasks, task: Task) -> str:
+    try:
+        requests = found.seen(task).requests
+    except InvalidRequestState:  # Sealed under keys that this server no longer has; the rest can still be told.
+        requests = {}
+    return explained(task, requests, time.time())
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return asyncio.run(work)
+    except CallerError as error:
+        _fail(str(error))
+
+
+def _fail(reason: str) -> NoReturn:
+    typer.echo(reason, err=True)
+    raise typer.Exit(1)
