@@ -76,7 +76,9 @@ def list_tasks(server: Server, status: Status = None, as_json: AsJSON = False) -
         for task in listed:
             sys.stdout.write(json.dumps(_facts(found, task)) + "\n")
         return
-    table = Table("task", "tool", "status", "since", "what it waits for", box=None)
+    table = Table(box=None)
+    for name in ("task", "tool", "status", "since", "what it waits for"):
+        table.add_column(name, no_wrap=name == "task")
     for task in listed:
         table.add_row(task.id, task.tool, task.status, moment(task.updated), _explained(found, task))
     console = Console()

@@ -125,7 +125,7 @@ class Tasks:
 
     async def create(self, call: Call, ledger: Ledger | None, principal: str | None) -> Task:
         """Make a task of a call; it is durable when this returns."""
-        task_id = secrets.token_urlsafe(24)
+        task_id = secrets.token_hex(20)
         ledger = ledger or Ledger(lineage=os.urandom(16), started=call.post.now)
         facts = [
             call.method,
