@@ -75,6 +75,7 @@ from .errors import (
     UnknownPending,
     UnknownResultType,
     UnsupportedVersion,
+    VisitDeclined,
     URLElicitationRequired,
 )
 from .server import MCPServer
@@ -192,6 +193,7 @@ __all__ = [
     "UnknownPending",
     "UnknownResultType",
     "UnsupportedVersion",
+    "VisitDeclined",
     "UserMessage",
     "VerifierUnavailable",
     "step",

@@ -147,12 +147,7 @@ async def _stream(conversation: LiveConversation) -> "asyncio.Task[None]":
     if conversation.watching is not None and not conversation.watching.done():
         return conversation.watching
     opened = asyncio.Event()
-
-    async def heard(message: Any) -> None:
-        conversation.unasked(message)
-
-    stream = conversation.watching = asyncio.create_task(conversation.session.watch(heard, opened.set))
-    stream.add_done_callback(lambda _: opened.set())
+    stream = conversation.watch(opened)
     try:
         async with asyncio.timeout(conversation.manners.request_seconds):
             await opened.wait()
@@ -180,12 +175,8 @@ async def _left(conversation: LiveConversation, subscription: Subscription) -> N
             del conversation.subscribed[uri]
             with suppress(PeerError):
                 await conversation.request("resources/unsubscribe", {"uri": uri}, Wishes())
-    if not conversation.listeners and (stream := conversation.watching) is not None:
-        conversation.watching = None
-        stream.cancel()
-        await asyncio.wait([stream])
-        if not stream.cancelled():
-            stream.exception()
+    if not conversation.listeners and not conversation.attends:
+        await conversation.leave()
 
 
 def _ended(subscription: Subscription, error: BaseException | None) -> None:

@@ -110,6 +110,8 @@ class Negotiation(NamedTuple):
         except (MCPError, UnexpectedStatus, InvalidReply) as error:
             if isinstance(error, UnexpectedStatus) and not is_older(error) and not error.is_told:
                 raise
+            if isinstance(sign, UnsupportedVersion):
+                raise sign from error
             raise HandshakeRequired(f"the server does not speak {VERSION} ({sign}), nor older: {error}") from error
         if self.name is not None:
             _OLDER[self.name] = None
@@ -126,6 +128,10 @@ class Negotiation(NamedTuple):
         channel.unasked = conversation.unasked
         await session.begin(version)
         conversation.caller, session.greet = session.caller, conversation.greet
+        hears = bool(manners.callbacks or manners.logging_callback) and not can_wait(session.caller.version)
+        conversation.attends = hears and isinstance(channel, HTTP)
+        if conversation.attends:
+            await conversation.attend()
         return Opened(conversation, session.discovered)
 
 
