@@ -123,10 +123,12 @@ def _note_round(context: Context[Any, Any], size: int) -> None:
     log.info("%s %r: %s", context.call.method, context.call.target, facts, extra=facts)
 
 
-def _kept(ledger: Ledger) -> Ledger:
+def _kept(ledger: Ledger, terms: Terms) -> Ledger:
     """A ledger that stays here while its call waits, just as it would come back out of a token."""
     if ledger.sequence > HELD_ROUNDS:
         raise EndlessFlow(HELD_ROUNDS)
+    if ledger.sequence == 1:
+        ledger.version = terms.version
     return Ledger.decode(ledger.lineage, decode(encode(ledger.encode())))
 
 
@@ -227,7 +229,7 @@ class Catalogue:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
         if call.held:
-            return outcome._replace(carrier=_kept(settled))
+            return outcome._replace(carrier=_kept(settled, terms))
         token = self._seal(call, terms, isinstance(outcome, Yield), settled)
         if len(token) > terms.budget.small_bytes:
             seal = partial(self._seal, call, terms, isinstance(outcome, Yield))

@@ -106,7 +106,7 @@ class Handshake:
     async def answer(self, message: Any, post: Post) -> Reply | None:
         """The reply to a message that is not of 2026-07-28, or None where it is of none of these versions either."""
         try:
-            if isinstance(message, dict) and message.get("method") == "initialize" and "id" in message:
+            if _is_opening(message):
                 return self._reception.initialize(message, post)
             session = self._reception.find(post)
             if session is None:
@@ -219,7 +219,7 @@ class Handshake:
                     task.cancel()
                 elif post.tracker is not None:
                     post.tracker.cancel(request_id)
-        elif method == "notifications/initialized" and post.line is not None:
+        elif method == "notifications/initialized" and post.line is not None and post.headers is None:
             self._listen(session, post.line.emit)
         return Reply(202, None)
 
@@ -263,6 +263,12 @@ class Handshake:
         """Have a session told of changes from now on."""
         if self._service.bus is not None and (session.listening is None or session.listening.done()):
             session.listening = asyncio.create_task(tell(self._service.bus, session, emit))
+
+
+def _is_opening(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("method") != "initialize":
+        return False
+    return message.get("jsonrpc") == "2.0" and type(message.get("id")) in (str, int)
 
 
 def _settle(session: Session, message: dict[str, Any]) -> Reply:
