@@ -10,8 +10,8 @@ from typing import Any
 from tests.unit.scripted import DONE, Line, Peer, Request, event, http, serving
 from turnwise import Client
 
-NEWEST = "2025-11-25"
-OLDER = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+NEWEST: Any = "2025-11-25"
+OLDER: Any = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LOST = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Session not found"}}
 Json = dict[str, Any]
 Call = Callable[["Older", Request, "Stream"], Awaitable[None]]

@@ -85,7 +85,7 @@ def test_a_session_is_opened_kept_and_left() -> None:
 
 
 @pytest.mark.parametrize("version", OLDER)
-def test_any_version_with_a_handshake_is_taken(version: str) -> None:
+def test_any_version_with_a_handshake_is_taken(version: Any) -> None:
     async def flow() -> Peer:
         async with meeting(Older(opening=initialized(version))) as (client, peer):
             assert client.protocol_version == version
