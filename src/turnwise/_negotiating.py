@@ -68,6 +68,8 @@ class Negotiation(NamedTuple):
             try:
                 return await self._session(NEWEST, self.plain.manners.request_seconds)
             except PeerError as error:
+                if isinstance(error, ConnectionLost | DeadlineExceeded) and not isinstance(self.plain.channel, Process):
+                    raise
                 log.info("%s is no longer what it was: %s", self.name, error)
                 del _OLDER[self.name]
         return await self._found()

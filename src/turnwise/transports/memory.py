@@ -44,6 +44,8 @@ class Memory:
 
     async def aclose(self) -> None:
         """Stop the server."""
+        if self._line.session is not None:
+            self._line.session.close()
         await self._server.stop()
 
     async def exchange(self, request: Outgoing, notified: Notified) -> Incoming:
