@@ -74,8 +74,12 @@ class Manner(Protocol):
 class Turns(Manner, Protocol):
     """A manner in which answers come as an array of responses."""
 
-    async def turned(self, messages: list[Any], post: Post) -> tuple[dict[str, Any], Mapping[str, Any], str]:
-        """The request that the responses belong to, the answers and the token."""
+    async def left(self, post: Post) -> tuple[dict[str, Any], str]:
+        """The request that the responses belong to, and its token."""
+        ...
+
+    def answers(self, messages: list[Any]) -> Mapping[str, Any]:
+        """What the responses say."""
         ...
 
 
@@ -139,9 +143,10 @@ class Handshake:
     async def _several(self, session: Session, messages: list[Any], post: Post) -> Reply:
         """An array: the answers of a turn, or, as the two oldest versions have it, a batch."""
         if self._turns is not None and session.version == SEP_1858:
-            message, answers, state = await self._turns.turned(messages, post)
-            call = self._call(session, message, post._replace(body=encode(message)))
+            message, state = await self._turns.left(post)
             try:
+                answers = self._turns.answers(messages)
+                call = self._call(session, message, post._replace(body=encode(message)))
                 return await self._served(session, call._replace(answers=answers, state=state))
             except Exception as error:
                 return refuse(message, error, verdict, self._turns.dress)
@@ -198,6 +203,8 @@ class Handshake:
         if session.client is not None:
             meta[CLIENT_INFO] = session.client
         declared = session.capabilities if session.is_kept else meta.get(CAPABILITIES, session.capabilities)
+        if not isinstance(declared, Mapping):
+            raise InvalidParams(f"{CAPABILITIES} must be an object")
         given = arguments or {}
         return Call(message["id"], method, params, target, given, answers, state, meta, declared, session.version, post)
 
