@@ -34,7 +34,7 @@ ATTEND_SECONDS = 2.0
 MOST_OPEN = 100
 """Questions of one call that may be open at the same time."""
 _QUESTIONS = (ELICIT, SAMPLE, ROOTS)
-_CHANGES = frozenset(CHANGES.values())
+_CHANGES = tuple(CHANGES.values())
 
 log = logging.getLogger("turnwise.client")
 
@@ -211,10 +211,9 @@ class Live:
         with self._in_thought():
             async with self._order:
                 body = await self._response(number, message, count)
-        if body is not None:
-            self._run(self._deliver(body))
+        self._run(self._deliver(body))
 
-    async def _response(self, number: str | int, message: Mapping[str, Any], count: int) -> bytes | None:
+    async def _response(self, number: str | int, message: Mapping[str, Any], count: int) -> bytes:
         """The answer, or the error that says why there is none."""
         method, manners = message["method"], self._conversation.manners
         key = str(number)
@@ -231,11 +230,12 @@ class Live:
             return handshake.response(number, await answered(callback, asking, message, typed))
         except MalformedQuestion as error:
             return handshake.refusal(number, handshake.INVALID_PARAMS, str(error))
-        except TurnwiseError as error:
-            if isinstance(error, CallbackFailed) and error.told is not None:
+        except CallbackFailed as error:
+            if error.told is not None:
                 return handshake.refusal(number, error.told.code, error.told.message, error.told.data)
-            log.exception("a question of the server's cannot be answered")
-            return handshake.refusal(number, handshake.INTERNAL_ERROR, "The client could not answer")
+            return _failed(number)
+        except (TurnwiseError, TypeError, ValueError):  # An answer may be of a kind that JSON does not have.
+            return _failed(number)
 
     async def _deliver(self, body: bytes) -> None:
         """Send an answer. One that does not get through leaves the server waiting, so the call is given up."""
@@ -275,3 +275,8 @@ class Live:
             is_needed = self._thinking == 0 and not self._is_over and self.failure is None
             if is_needed and limit is not None and self._left is not None:
                 limit.reschedule(clock() + self._left)
+
+
+def _failed(number: str | int) -> bytes:
+    log.exception("a question of the server's cannot be answered")
+    return handshake.refusal(number, handshake.INTERNAL_ERROR, "The client could not answer")
