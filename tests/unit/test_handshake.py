@@ -970,14 +970,15 @@ def test_a_batch_of_what_needs_no_reply_is_accepted() -> None:
     run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="a batch in which nothing is a request is accepted whatever is in it")
 @pytest.mark.parametrize("batch", [[1, 2], [None], [{}], [{"jsonrpc": "2.0", "id": 1}]])
 def test_a_batch_of_what_are_no_messages_is_a_bad_request(batch: list[Any]) -> None:
-    async def main() -> int:
+    async def main() -> None:
         async with web(make_server(), BATCHED[1]) as client:
-            return (await client.reply(batch)).status
+            reply = await client.reply(batch)
+            assert reply.status == 400
+            assert [part["error"]["code"] for part in json.loads(reply.body or b"")] == [-32600] * len(batch)
 
-    assert run(main()) == 400
+    run(main())
 
 
 def test_a_batch_that_says_it_is_ready_does_not_take_the_changes_away_from_get() -> None:
@@ -1092,3 +1093,84 @@ def test_drafts_need_sessions_and_have_names() -> None:
         MCPServer("x", dialects=["DRAFT-X"])
     with pytest.raises(TypeError, match="a list"):
         MCPServer("x", dialects="DRAFT-2026-v1")
+
+
+# At the door
+
+
+async def knock(
+    server: MCPServer[Any], verb: str, message: Any = None, **headers: str | None
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    """One exchange with the application as an ASGI server has it: status, headers and body."""
+    whole = {"host": "127.0.0.1", "content-type": "application/json", "accept": "application/json, text/event-stream"}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    listed = [(name.encode(), value.encode()) for name, value in (whole | named).items() if value is not None]
+    sent: list[dict[str, Any]] = []
+    inbox = [{"type": "http.request", "body": b"" if message is None else json.dumps(message).encode()}]
+
+    async def receive() -> dict[str, Any]:
+        if not inbox:
+            await asyncio.Event().wait()
+        return inbox.pop()
+
+    async def send(part: Any) -> None:
+        sent.append(part)
+
+    scope = {"type": "http", "method": verb, "path": "/mcp", "root_path": "", "headers": listed}
+    await asyncio.wait_for(server.asgi()(scope, receive, send), 2)
+    start, *parts = sent
+    return start["status"], dict(start["headers"]), b"".join(part["body"] for part in parts)
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+@pytest.mark.parametrize("named", ["no session", "no sessions", "2026"])
+def test_verbs_that_belong_to_no_session_are_not_allowed(verb: str, named: str) -> None:
+    async def main() -> None:
+        server = make_server(sessions=False) if named == "no sessions" else make_server()
+        client = Web(server)
+        if named != "no sessions":
+            await client.open()
+        session = None if named == "no session" else client.session_id or "x" * 32
+        spoken = "2026-07-28" if named == "2026" else NEWEST
+        status, headers, _ = await knock(server, verb, mcp_session_id=session, mcp_protocol_version=spoken)
+        assert (status, headers[b"allow"]) == (405, b"POST")
+
+    run(main())
+
+
+def test_a_session_over_http_from_opening_to_delete() -> None:
+    async def main() -> None:
+        server = make_server()
+        status, headers, raw = await knock(server, "POST", opening())
+        assert (status, headers[b"content-type"]) == (200, b"application/json")
+        assert json.loads(raw)["result"]["protocolVersion"] == NEWEST
+        mine = headers[b"mcp-session-id"].decode()
+        status, headers, raw = await knock(
+            server, "POST", notification("notifications/initialized"), mcp_session_id=mine
+        )
+        assert (status, raw) == (202, b"")
+        status, headers, raw = await knock(server, "POST", calling("shout"), mcp_session_id=mine)
+        assert (status, headers[b"content-type"]) == (200, b"text/event-stream")
+        assert headers[b"x-accel-buffering"] == b"no"
+        assert raw.count(b"\r\n\r\n") == 7
+        assert (await knock(server, "DELETE", mcp_session_id=mine))[::2] == (204, b"")
+        assert (await knock(server, "DELETE", mcp_session_id=mine))[0] == 404
+        assert (await knock(server, "GET", mcp_session_id=mine))[0] == 404
+
+    run(main())
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE", "POST"])
+def test_pages_of_elsewhere_do_not_reach_a_session(verb: str) -> None:
+    async def main() -> None:
+        server = make_server()
+        async with web(server) as client:
+            session = client.session_id
+            status, *_ = await knock(
+                server, verb, request("ping"), mcp_session_id=session, origin="https://evil.example"
+            )
+            assert status == 403
+            assert (await knock(server, verb, request("ping"), mcp_session_id=session, host="evil.example"))[0] == 421
+            assert len(sessions(server)) == 1
+
+    run(main())

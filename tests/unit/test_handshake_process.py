@@ -554,8 +554,8 @@ def test_a_stream_that_a_proxy_did_cut_is_taken_up_again(
 
 
 @needs_nginx
-@pytest.mark.skipif(os.environ.get("TURNWISE_SLOW") != "1", reason="takes 65 seconds: TURNWISE_SLOW=1")
-def test_a_person_thinks_for_65_seconds_behind_nginx_as_it_comes(served: tuple[Process, int], tmp_path: Path) -> None:
+@pytest.mark.skipif(os.environ.get("TURNWISE_SLOW") != "1", reason="takes 75 seconds: TURNWISE_SLOW=1")
+def test_a_person_may_think_for_a_minute_behind_nginx_as_it_comes(served: tuple[Process, int], tmp_path: Path) -> None:
     with nginx(served[1], tmp_path, more="") as port, talking(port) as client:
         stream = client.stream("POST", calling("ask"))
         question, began = stream.message(), time.monotonic()
@@ -619,10 +619,9 @@ def test_on_a_line_a_call_that_is_cancelled_is_not_answered(tool: str) -> None:
         assert process.lines.empty()
 
 
-@pytest.mark.xfail(strict=True, reason="a question whose answer cannot come any more is waited for to the end of grace")
 def test_a_line_that_ends_takes_its_questions_with_it() -> None:
     with line() as process:
         process.write(calling("ask"))
         process.read()
         process.hang_up()
-        assert process.popen.wait(1.5) == 0
+        assert process.popen.wait(4) == 0  # Before the end of the grace of work under way.

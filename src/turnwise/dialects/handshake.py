@@ -162,8 +162,8 @@ class Handshake:
             return b"[" + b",".join(bodies) + b"]" if bodies else None
 
         if not any(isinstance(message, dict) and "id" in message and "method" in message for message in messages):
-            await replies(post)
-            return Reply(202, None)
+            told = await replies(post)
+            return Reply(202, None) if told is None else Reply(400, told)
         if post.line is not None:
             return Reply(200, await replies(post._replace(tracker=None)))
         return await speak(session, f"batch {id(messages)}", post, self._sessions.limits.calls, replies)
