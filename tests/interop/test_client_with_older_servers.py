@@ -2,8 +2,8 @@
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,19 +17,13 @@ PATIENCE = 20
 INNS = [f"{sdk} over {transport}" for sdk in SDKS for transport in ("http", "stdio")]
 
 
-@pytest.fixture(scope="session")
-def inn_urls(inn_commands: dict[str, list[str]], serve: Serve) -> Iterator[dict[str, str]]:
-    with ExitStack() as inns:
-        yield {sdk: inns.enter_context(serve(command))[0] for sdk, command in inn_commands.items()}
-
-
 @pytest.fixture
 def inn(request: pytest.FixtureRequest) -> Target:
     """The server that the parameter names."""
     sdk, _, transport = request.param.partition(" over ")
     if transport == "http":
-        return str(request.getfixturevalue("inn_urls")[sdk])
-    return [*request.getfixturevalue("inn_commands")[sdk], "stdio"]
+        return str(request.getfixturevalue("inn_url")(sdk))
+    return [*request.getfixturevalue("inn_command")(sdk), "stdio"]
 
 
 everywhere = pytest.mark.parametrize("inn", INNS, indirect=True)
@@ -168,7 +162,7 @@ def test_a_server_answers_a_ping_and_takes_new_roots(inn: Target) -> None:
 
 @pytest.mark.parametrize("sdk", SDKS)
 def test_a_server_that_was_started_again_gets_a_new_session(
-    sdk: str, inn_commands: dict[str, list[str]], serve: Serve
+    sdk: str, inn_command: Callable[[str], list[str]], serve: Serve
 ) -> None:
     async def stay(url: str, restart: Any) -> None:
         async with staying(url, {"guests": 1}) as (client, _):
@@ -182,14 +176,15 @@ def test_a_server_that_was_started_again_gets_a_new_session(
                     await asyncio.sleep(0.1)
             assert text_of(result) == "attic: 1, True"
 
-    with serve(inn_commands[sdk]) as (url, process):
+    command = inn_command(sdk)
+    with serve(command) as (url, process):
         again: list[subprocess.Popen[bytes]] = []
 
         def restart() -> None:
             process.kill()
             process.wait()
             port = url.rpartition(":")[2].partition("/")[0]
-            again.append(subprocess.Popen([*inn_commands[sdk], "http", port]))
+            again.append(subprocess.Popen([*command, "http", port]))
 
         try:
             asyncio.run(stay(url, restart))

@@ -1,8 +1,11 @@
 """A client of a server with a handshake, over HTTP: sessions, what is asked in them, and what goes wrong with them."""
 
 import asyncio
+import threading
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import httpx2
 import pytest
 from mcp_types import ElicitResult, ErrorData
 
@@ -34,6 +37,7 @@ from turnwise import (
     MCPServer,
     Pending,
     RedirectRefused,
+    SyncClient,
     TooManyRounds,
     Unanswerable,
     UnexpectedStatus,
@@ -949,3 +953,45 @@ def test_a_server_in_this_process_is_asked_in_an_older_version() -> None:
         return said
 
     assert run(flow()) == ["Hello Ada", "Hello Ada"]
+
+
+def test_a_script_answers_a_live_question_in_its_own_thread() -> None:
+    server = MCPServer("own")
+
+    @server.tool()
+    async def greet(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", str, key="who")
+        return f"Hello {answer.data}" if isinstance(answer, AcceptedElicitation) else "nobody"
+
+    def ask(*_: Any) -> Json:
+        return {"action": "accept", "content": {"value": threading.current_thread().name}}
+
+    with SyncClient(server, mode=NEWEST, elicitation_callback=ask) as client:
+        client.ping()
+        assert client.protocol_version == NEWEST
+        assert text_of(client.call_tool("greet")) == "Hello MainThread"
+        client.roots_changed()
+
+
+# Authorization
+
+
+def test_every_request_of_a_session_is_authorized() -> None:
+    class Bearer(httpx2.Auth):
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            request.headers["Authorization"] = "Bearer secret"
+            yield request
+
+    async def listening(server: Older, request: Request, stream: Stream) -> None:
+        await stream.raw(b": here\n\n")
+        await stream.line.gone.wait()
+
+    async def flow() -> Peer:
+        server = Older(asking("elicitation/create", CITY), listening)
+        async with meeting(server, elicitation_callback=ulm, auth=Bearer()) as (client, peer):
+            assert (await client.call_tool("t", {})).structured_content is not None
+        return peer
+
+    requests = run(flow()).requests
+    assert {request.method for request in requests} == {"POST", "GET", "DELETE"}
+    assert {request.headers.get("authorization") for request in requests} == {"Bearer secret"}
