@@ -1263,7 +1263,7 @@ def test_who_asks_after_the_request_is_told_the_rule() -> None:
                 await kept.context.elicit("Still there?", str)
             return str(told.value)
 
-    assert "only while the client's request is being served" in run(main())
+    assert "only while the client's request is served" in run(main())
 
 
 def test_a_task_of_an_earlier_round_cannot_ask_in_a_later_one() -> None:
