@@ -517,25 +517,19 @@ def comments(stream: Stream, seconds: float) -> int:
 
 
 @proxies
-def test_a_proxy_does_not_cut_the_stream_of_a_question_while_a_person_thinks(
+def test_a_proxy_does_not_cut_the_streams_of_a_question_and_of_get_while_a_person_thinks(
     lively: int, kind: str, tmp_path: Path
 ) -> None:
     with between(kind, lively, tmp_path) as port, talking(port) as client:
+        listening = client.stream("GET")
         stream = client.stream("POST", calling("ask"))
         question = stream.message()
         assert comments(stream, IDLE * 1.4) >= 4
         assert client.status(answering(question, accept(value="thought"))) == 202
         assert text(stream.message()) == "thought"
         assert stream.next() is None
-
-
-@proxies
-def test_a_proxy_does_not_cut_the_stream_of_get(lively: int, kind: str, tmp_path: Path) -> None:
-    with between(kind, lively, tmp_path) as port, talking(port) as client:
-        stream = client.stream("GET")
-        assert comments(stream, IDLE * 1.4) >= 4
         client.call("touch", uri="memo://other")
-        assert stream.message()["method"] == "notifications/tools/list_changed"
+        assert listening.message()["method"] == "notifications/tools/list_changed"
 
 
 @proxies
