@@ -75,8 +75,8 @@ from .errors import (
     UnknownPending,
     UnknownResultType,
     UnsupportedVersion,
-    VisitDeclined,
     URLElicitationRequired,
+    VisitDeclined,
 )
 from .server import MCPServer
 
@@ -193,9 +193,9 @@ __all__ = [
     "UnknownPending",
     "UnknownResultType",
     "UnsupportedVersion",
-    "VisitDeclined",
     "UserMessage",
     "VerifierUnavailable",
+    "VisitDeclined",
     "step",
 ]
 

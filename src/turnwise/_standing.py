@@ -144,8 +144,9 @@ class Session:
                 return
             log.info("the server has lost the session: a new one is begun")
             version = await self._shake_hands(self.caller.version)
-            if version != self.caller.version:
+            if type(caller_of(version, self.caller)) is not type(self.caller):
                 raise UnsupportedVersion(self.caller.version, [version])
+            self.caller.version = version
             if self.greet is not None:
                 await self.greet()
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.older import Older, Stream, initialized, meeting, methods
-from tests.unit.scripted import Peer, Request, event, http, run
-from turnwise import Change, ConnectionLost, InvalidReply, UnexpectedStatus
+from tests.unit.older import NEWEST, Older, Stream, initialized, meeting, methods
+from tests.unit.scripted import Line, Peer, Request, event, http, run, serving
+from turnwise import Change, Client, ConnectionLost, InvalidReply, MCPError, UnexpectedStatus
 
 OFFERS: Any = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True, "listChanged": True}}
 TOOLS = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -172,3 +172,24 @@ def test_log_lines_that_belong_to_no_call_reach_the_callback() -> None:
             return (await heard.get()).data
 
     assert run(flow()) == "late"
+
+
+def test_a_subscription_that_is_refused_takes_nothing_from_the_others() -> None:
+    async def flow() -> Peer:
+        server = Older(listening=telling(), opening=initialized(**OFFERS))
+
+        async def script(request: Request, line: Line) -> None:
+            if request.method == "POST" and b"memo://no" in request.body:
+                await line.json(request.refusal(-32602))
+            else:
+                await server(request, line)
+
+        async with serving(script) as peer, Client(peer.url, mode=NEWEST) as client:
+            async with client.listen(resource_subscriptions=["memo://a"]):
+                with pytest.raises(MCPError):
+                    async with client.listen(resource_subscriptions=["memo://no", "memo://a"]):
+                        pass
+                assert methods(peer).count("resources/unsubscribe") == 0
+            return peer
+
+    assert methods(run(flow())).count("resources/unsubscribe") == 1

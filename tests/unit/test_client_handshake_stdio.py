@@ -228,3 +228,19 @@ def test_what_a_command_was_is_remembered_and_forgotten_when_it_changes(folder: 
     assert run(visit()) == [2, 3, 4]
     assert len((folder / "probed").read_text().split()) == 1
     assert len(_negotiating._OLDER) == 1
+
+
+def test_what_comes_right_after_a_reply_belongs_to_no_request(folder: Path) -> None:
+    code = (
+        "shake_hands(request, '2025-03-26')\nrequest = read()\n"
+        "say({'id': request['id'], 'result': {'content': []}}, {'id': 'q', 'method': 'roots/list'})\n"
+        "first, second = read(), read()\n"
+        "refused, request = (first, second) if 'error' in first else (second, first)\nreply(request, refused=refused)"
+    )
+
+    async def visit() -> Any:
+        async with Client(older(code, folder), mode=NEWEST, list_roots_callback=lambda _: {"roots": []}) as client:
+            await client.call_tool("it")
+            return (await client.call_tool("it")).structured_content
+
+    assert run(visit())["refused"]["error"]["code"] == -32602
