@@ -76,6 +76,7 @@ from .errors import (
     UnknownResultType,
     UnsupportedVersion,
     URLElicitationRequired,
+    VisitDeclined,
 )
 from .server import MCPServer
 
@@ -194,6 +195,7 @@ __all__ = [
     "UnsupportedVersion",
     "UserMessage",
     "VerifierUnavailable",
+    "VisitDeclined",
     "step",
 ]
 

@@ -116,6 +116,10 @@ class Conversation:
                     raise
                 mended += (error.code,)
 
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        await self.channel.aclose()
+
     async def ask_once(self, method: str, params: Mapping[str, Any], seconds: float | None) -> dict[str, Any]:
         """One request, which is not sent again whatever comes of it."""
         outgoing = self.caller.request(method, params, self.manners.capabilities)

@@ -5,7 +5,7 @@ and a resource is subscribed to by itself.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -119,6 +119,7 @@ async def listen_live(
     subscription = Subscription(on_change)
     subscription.honored, subscription.is_acknowledged = granted(wanted, conversation.session.discovered), True
     end = subscription._end = asyncio.get_running_loop().create_future()
+    uris: list[str] = []
 
     def told(message: Any) -> None:
         if is_granted(subscription.honored, message):
@@ -133,13 +134,14 @@ async def listen_live(
         stream.add_done_callback(lambda task: _ended(subscription, None if task.cancelled() else task.exception()))
         for uri in subscribed(subscription.honored):
             await _subscribe(conversation, uri)
+            uris.append(uri)
         yield subscription
     finally:
         conversation.listeners.discard(told)
         end.cancel()
         if not end.cancelled():
             end.exception()
-        await _left(conversation, subscription)
+        await _left(conversation, uris)
 
 
 async def _stream(conversation: LiveConversation) -> "asyncio.Task[None]":
@@ -147,12 +149,7 @@ async def _stream(conversation: LiveConversation) -> "asyncio.Task[None]":
     if conversation.watching is not None and not conversation.watching.done():
         return conversation.watching
     opened = asyncio.Event()
-
-    async def heard(message: Any) -> None:
-        conversation.unasked(message)
-
-    stream = conversation.watching = asyncio.create_task(conversation.session.watch(heard, opened.set))
-    stream.add_done_callback(lambda _: opened.set())
+    stream = conversation.watch(opened)
     try:
         async with asyncio.timeout(conversation.manners.request_seconds):
             await opened.wait()
@@ -172,20 +169,16 @@ async def _subscribe(conversation: LiveConversation, uri: str) -> None:
     conversation.subscribed[uri] += 1
 
 
-async def _left(conversation: LiveConversation, subscription: Subscription) -> None:
-    """End what this subscription was the last to want."""
-    for uri in subscribed(subscription.honored):
+async def _left(conversation: LiveConversation, uris: Sequence[str]) -> None:
+    """End what one subscription was the last to want."""
+    for uri in uris:
         conversation.subscribed[uri] -= 1
-        if conversation.subscribed[uri] <= 0:
+        if not conversation.subscribed[uri]:
             del conversation.subscribed[uri]
             with suppress(PeerError):
                 await conversation.request("resources/unsubscribe", {"uri": uri}, Wishes())
-    if not conversation.listeners and (stream := conversation.watching) is not None:
-        conversation.watching = None
-        stream.cancel()
-        await asyncio.wait([stream])
-        if not stream.cancelled():
-            stream.exception()
+    if not conversation.listeners and not conversation.attends:
+        await conversation.leave()
 
 
 def _ended(subscription: Subscription, error: BaseException | None) -> None:

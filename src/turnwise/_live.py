@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from ._messages import Notified, Outgoing, lacking
 from ._standing import Session
 from .dialects import handshake_client as handshake
 from .dialects.answering import check_question, needs
-from .dialects.words import CHANGES, ELICIT, ROOTS, SAMPLE
+from .dialects.words import CHANGES, ELICIT, ROOTS, SAMPLE, TARGETS
 from .errors import (
     CallbackFailed,
     ConnectionLost,
@@ -29,22 +29,28 @@ from .errors import (
     Unanswerable,
 )
 
+ATTEND_SECONDS = 2.0
+"""How long a client waits until it can hear what a server says unasked; some never say whether they will."""
 MOST_OPEN = 100
 """Questions of one call that may be open at the same time."""
 _QUESTIONS = (ELICIT, SAMPLE, ROOTS)
-_CHANGES = frozenset(CHANGES.values())
+_CHANGES = tuple(CHANGES.values())
 
 log = logging.getLogger("turnwise.client")
 
 
 @dataclass(slots=True)
 class LiveConversation(Conversation):
-    """A client's exchanges with a server that asks in their course. `listeners` are told what changes."""
+    """A client's exchanges with a server that asks in their course. `listeners` are told what changes; `watching` hears
+    what is said unasked, always where `attends`.
+    """
 
     session: Session
+    attends: bool = False
     listeners: set[Callable[[Any], None]] = field(default_factory=set)
     subscribed: Counter[str] = field(default_factory=Counter)
     watching: "asyncio.Task[None] | None" = None
+    under_way: "list[Live]" = field(default_factory=list)
 
     def unasked(self, message: Any) -> None:
         """Take what belongs to no request of ours. "`ping` [...] MAY be sent by either party at any time"."""
@@ -55,6 +61,8 @@ class LiveConversation(Conversation):
             log.warning("the server asks under an id that is none: %.200r", message)
         elif method == "ping":
             self.session.run(self.session.tell(handshake.response(number, {})))
+        elif method in _QUESTIONS and (live := self._asker()) is not None:
+            live.ask(number, message)
         elif method in _QUESTIONS:
             log.warning("the server asks %s outside of any request; it is told that it must not", method)
             text = handshake.UNASSOCIATED.format(method=method)
@@ -62,6 +70,50 @@ class LiveConversation(Conversation):
         else:
             text = f"Method not found: {method}"
             self.session.run(self.session.tell(handshake.refusal(number, handshake.METHOD_NOT_FOUND, text)))
+
+    def _asker(self) -> "Live | None":
+        """The request that a question belongs to which does not say so: some servers ask beside the stream of the call.
+        It is the last one that may ask, if there is any.
+        """
+        calls = [live for live in self.under_way if live.request.method in TARGETS]
+        return calls[-1] if calls else None
+
+    async def attend(self) -> None:
+        """Begin to hear what the server says unasked, if it says anything."""
+        opened = asyncio.Event()
+        self.watch(opened).add_done_callback(self._attended)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ATTEND_SECONDS):
+                await opened.wait()
+
+    def _attended(self, stream: "asyncio.Task[None]") -> None:
+        """How a stream ended matters to whoever listens. One that broke is begun again with the next request."""
+        error = None if stream.cancelled() else stream.exception()
+        if error is not None:
+            log.debug("the server says nothing unasked: %s", error)
+            self.attends = self.attends and isinstance(error, ConnectionLost)
+
+    def watch(self, opened: asyncio.Event) -> "asyncio.Task[None]":
+        """What the server says unasked, heard once for everybody; `opened` is set when it begins, or cannot."""
+
+        async def heard(message: Any) -> None:
+            self.unasked(message)
+
+        stream = self.watching = asyncio.create_task(self.session.watch(heard, opened.set))
+        stream.add_done_callback(lambda _: opened.set())
+        return stream
+
+    async def leave(self) -> None:
+        """Hear nothing any more."""
+        stream, self.watching = self.watching, None
+        if stream is not None:
+            stream.cancel()
+            await asyncio.wait([stream])
+
+    async def aclose(self) -> None:
+        """Leave the session."""
+        await self.leave()
+        await self.session.aclose()
 
     async def greet(self) -> None:
         """Tell a new session what the one before knew."""
@@ -78,6 +130,8 @@ class LiveConversation(Conversation):
 
     def _notified(self, wishes: Wishes, outgoing: Outgoing | None) -> Notified:
         heard = super(LiveConversation, self)._notified(wishes, outgoing)
+        if self.attends and self.watching is not None and self.watching.done():
+            self.watch(asyncio.Event()).add_done_callback(self._attended)
         return heard if outgoing is None else Live(self, outgoing, heard, wishes.in_hand)
 
     async def _patiently(
@@ -85,6 +139,7 @@ class LiveConversation(Conversation):
     ) -> None:
         """So long and no longer, without the time that people take to answer."""
         assert isinstance(notified, Live)
+        self.under_way.append(notified)
         try:
             async with asyncio.timeout(seconds) as notified.limit:
                 await exchange
@@ -95,6 +150,7 @@ class LiveConversation(Conversation):
                 raise DeadlineExceeded(complaint) from None
             raise
         finally:
+            self.under_way.remove(notified)
             notified.close()
 
 
@@ -104,8 +160,8 @@ class Live:
     def __init__(self, conversation: LiveConversation, request: Outgoing, heard: Notified, in_hand: bool) -> None:
         self.limit: asyncio.Timeout | None = None
         self.failure: TurnwiseError | None = None
+        self.request = request
         self._conversation = conversation
-        self._request = request
         self._heard = heard
         self._in_hand = in_hand
         self._questions: dict[str | int, asyncio.Task[None]] = {}
@@ -125,8 +181,13 @@ class Live:
             await self._conversation.heard(message, self._heard)
         elif method not in _QUESTIONS or not isinstance(number, str | int):
             self._conversation.unasked(message)
-        elif number in self._questions or len(self._questions) == MOST_OPEN:
-            text = f"{method} is asked twice under one id, or beside {MOST_OPEN} other questions"
+        else:
+            self.ask(number, message)
+
+    def ask(self, number: str | int, message: Mapping[str, Any]) -> None:
+        """Take a question."""
+        if number in self._questions or len(self._questions) == MOST_OPEN:
+            text = f"{message['method']} is asked twice under one id, or beside {MOST_OPEN} other questions"
             self._run(self._deliver(handshake.refusal(number, handshake.INVALID_REQUEST, text)))
         else:
             self._count += 1
@@ -150,10 +211,9 @@ class Live:
         with self._in_thought():
             async with self._order:
                 body = await self._response(number, message, count)
-        if body is not None:
-            self._run(self._deliver(body))
+        self._run(self._deliver(body))
 
-    async def _response(self, number: str | int, message: Mapping[str, Any], count: int) -> bytes | None:
+    async def _response(self, number: str | int, message: Mapping[str, Any], count: int) -> bytes:
         """The answer, or the error that says why there is none."""
         method, manners = message["method"], self._conversation.manners
         key = str(number)
@@ -165,16 +225,17 @@ class Live:
             if callback is None or lacking(needs(message), manners.capabilities):
                 code, text = handshake.missing_callback(self._conversation.caller.version, method)
                 return handshake.refusal(number, code, text)
-            params = decode(self._request.body).get("params", {})
-            asking = asking_of(key, message, count - 1, self._request.method, params, manners.server)
+            params = decode(self.request.body).get("params", {})
+            asking = asking_of(key, message, count - 1, self.request.method, params, manners.server)
             return handshake.response(number, await answered(callback, asking, message, typed))
         except MalformedQuestion as error:
             return handshake.refusal(number, handshake.INVALID_PARAMS, str(error))
-        except TurnwiseError as error:
-            if isinstance(error, CallbackFailed) and error.told is not None:
+        except CallbackFailed as error:
+            if error.told is not None:
                 return handshake.refusal(number, error.told.code, error.told.message, error.told.data)
-            log.exception("a question of the server's cannot be answered")
-            return handshake.refusal(number, handshake.INTERNAL_ERROR, "The client could not answer")
+            return _failed(number)
+        except (TurnwiseError, TypeError, ValueError):  # An answer may be of a kind that JSON does not have.
+            return _failed(number)
 
     async def _deliver(self, body: bytes) -> None:
         """Send an answer. One that does not get through leaves the server waiting, so the call is given up."""
@@ -214,3 +275,8 @@ class Live:
             is_needed = self._thinking == 0 and not self._is_over and self.failure is None
             if is_needed and limit is not None and self._left is not None:
                 limit.reschedule(clock() + self._left)
+
+
+def _failed(number: str | int) -> bytes:
+    log.exception("a question of the server's cannot be answered")
+    return handshake.refusal(number, handshake.INTERNAL_ERROR, "The client could not answer")

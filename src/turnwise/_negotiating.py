@@ -68,6 +68,8 @@ class Negotiation(NamedTuple):
             try:
                 return await self._session(NEWEST, self.plain.manners.request_seconds)
             except PeerError as error:
+                if isinstance(error, ConnectionLost | DeadlineExceeded) and not isinstance(self.plain.channel, Process):
+                    raise
                 log.info("%s is no longer what it was: %s", self.name, error)
                 del _OLDER[self.name]
         return await self._found()
@@ -110,6 +112,8 @@ class Negotiation(NamedTuple):
         except (MCPError, UnexpectedStatus, InvalidReply) as error:
             if isinstance(error, UnexpectedStatus) and not is_older(error) and not error.is_told:
                 raise
+            if isinstance(sign, UnsupportedVersion):
+                raise sign from error
             raise HandshakeRequired(f"the server does not speak {VERSION} ({sign}), nor older: {error}") from error
         if self.name is not None:
             _OLDER[self.name] = None
@@ -126,6 +130,10 @@ class Negotiation(NamedTuple):
         channel.unasked = conversation.unasked
         await session.begin(version)
         conversation.caller, session.greet = session.caller, conversation.greet
+        hears = bool(manners.callbacks or manners.logging_callback) and not can_wait(session.caller.version)
+        conversation.attends = hears and isinstance(channel, HTTP)
+        if conversation.attends:
+            await conversation.attend()
         return Opened(conversation, session.discovered)
 
 

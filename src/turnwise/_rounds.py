@@ -247,12 +247,12 @@ class Leg:
 
     def needs_token(self) -> bool:
         """Whether this call has no token yet, and must not do anything before it has one."""
-        return self.terms.effects and self.call.state is None
+        return self.terms.effects and self.call.state is None and not self.call.held
 
     def boundary(self) -> None:
         """A place behind some progress: the call may move, if this instance has too much to do and rounds are left."""
         terms = self.terms
-        if terms.is_overloaded is None or self._over or in_step.get() is not None:
+        if terms.is_overloaded is None or self.call.held or self._over or in_step.get() is not None:
             return
         ledger = self.book()
         if ledger.sheds < terms.budget.sheds and ledger.sequence < terms.budget.last_shed and terms.is_overloaded():

@@ -11,14 +11,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from ._conversation import limited
+from ._conversation import REISSUES, limited
 from ._messages import Incoming, Lasting, Notified, Outgoing
 from .dialects import handshake_client as handshake
 from .dialects.callers import caller_of
 from .dialects.handshake_client import NO_TURN, HandshakeCaller, Turn
 from .dialects.v2026_07_28_client import UNKNOWN_METHOD, Caller, cancellation
 from .dialects.words import SESSION
-from .errors import MCPError, PeerError, UnexpectedStatus, UnsupportedVersion
+from .errors import ConnectionLost, MCPError, PeerError, UnexpectedStatus, UnsupportedVersion
 
 LAST_WORDS = 2.0
 """Seconds for what is still to be said when a session is left."""
@@ -74,8 +74,16 @@ class Session:
 
     async def _initialize(self, version: str) -> tuple[dict[str, Any], Mapping[str, str] | None]:
         params = handshake.opening(version, self._introduction.capabilities, self._introduction.info)
-        request = self.caller.request("initialize", params, {})
-        incoming = await self._limited(self._channel.exchange(request, self._early), "initialize was not answered")
+        for pause in (*REISSUES, None):
+            request = self.caller.request("initialize", params, {})
+            exchange = self._channel.exchange(request, self._early)
+            try:
+                incoming = await self._limited(exchange, "initialize was not answered")
+                break
+            except ConnectionLost as lost:
+                if lost.sent or pause is None:
+                    raise
+                await asyncio.sleep(pause)
         return self.caller.read(request, incoming), incoming.headers
 
     async def _early(self, message: Any) -> None:
@@ -136,8 +144,9 @@ class Session:
                 return
             log.info("the server has lost the session: a new one is begun")
             version = await self._shake_hands(self.caller.version)
-            if version != self.caller.version:
+            if type(caller_of(version, self.caller)) is not type(self.caller):
                 raise UnsupportedVersion(self.caller.version, [version])
+            self.caller.version = version
             if self.greet is not None:
                 await self.greet()
 

@@ -88,7 +88,7 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         self._is_open = False
         conversation, self._conversation = self._conversation, self._negotiation.plain
-        await conversation.channel.aclose()
+        await conversation.aclose()
 
     @property
     def protocol_version(self) -> str:

@@ -255,11 +255,12 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far the call has come, if the client wants to know. A replay does not say it again."""
         token = self.call.meta.get("progressToken")
-        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0) or self.is_behind():
+        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0):
             return
         if self.desk is not None:
-            await self.desk.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
-        elif isinstance(token, str | int) and not isinstance(token, bool):
+            if not self.is_behind():
+                await self.desk.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+        elif isinstance(token, str | int) and not isinstance(token, bool) and not self.is_behind():
             await self.call.post.emit(notifying.progress(token, progress, total, message))
 
     async def log(self, level: LoggingLevel, data: Any, *, logger_name: str | None = None) -> None:
@@ -267,9 +268,9 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         wanted = self.call.meta.get(LOG_LEVEL)
         if level not in LEVELS:
             raise ValueError(f"not a log level: {level!r}")
-        if self._over or self.is_behind():
+        if self._over:
             return
-        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted):
+        if wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted) and not self.is_behind():
             await self.call.post.emit(notifying.log_message(level, data, logger_name))
 
     async def debug(self, data: Any, *, logger_name: str | None = None) -> None:

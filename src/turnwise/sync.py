@@ -97,6 +97,14 @@ class SyncClient:
         """Ask the server who it is and what it offers."""
         return self._run(self._client.discover())
 
+    def ping(self) -> None:
+        """Ask the server for a sign of life. Only versions with a handshake have this."""
+        self._run(self._client.ping())
+
+    def roots_changed(self) -> None:
+        """Tell the server that `list_roots_callback` has a new answer. Only versions with a handshake have this."""
+        self._run(self._client.roots_changed())
+
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """One round of any method: the result as it came, which may be a question."""
         return self._run(self._client.request(method, params))

@@ -592,3 +592,38 @@ def test_a_call_that_waited_too_long_is_begun_again_only_if_that_is_wanted() -> 
     assert refused == "pay waited for too long. Begin it again?"
     assert outcome.result.structured_content == {"result": "5 paid"}
     assert len(done) == 2, "the step before the last question happened again, under another flow id"
+
+
+# Older servers
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25", "2024-11-05"])
+def test_folders_that_come_and_go_are_known_to_servers_of_every_version(version: Any) -> None:
+    sample = load("clients/older.py")
+    server = MCPServer("editor")
+
+    @server.tool()
+    async def folders(ctx: Context) -> list[str]:
+        return [str(root.uri) for root in await ctx.roots()]
+
+    async def edit() -> list[Any]:
+        editor = sample.Editor(server, ["file:///a"])
+        editor.client = Client(server, mode=version, list_roots_callback=editor.roots)
+        async with editor.client as client:
+            first = await client.call_tool("folders")
+            await editor.add("file:///b")
+            return [first.structured_content, (await client.call_tool("folders")).structured_content]
+
+    before, after = asyncio.run(edit())
+    assert before == {"result": ["file:///a"]}
+    assert after == {"result": ["file:///a", "file:///b"]}
+
+
+def test_an_editor_finds_out_what_its_server_speaks() -> None:
+    editor = load("clients/older.py").Editor(MCPServer("editor"), [])
+
+    async def meet() -> str:
+        async with editor.client as client:
+            return str(client.protocol_version)
+
+    assert asyncio.run(meet()) == "2026-07-28"

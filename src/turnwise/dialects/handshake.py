@@ -80,8 +80,12 @@ class Manner(Protocol):
 class Turns(Manner, Protocol):
     """A manner in which answers come as an array of responses."""
 
-    async def turned(self, messages: list[Any], post: Post) -> tuple[dict[str, Any], Mapping[str, Any], str]:
-        """The request that the responses belong to, the answers and the token."""
+    async def left(self, post: Post) -> tuple[dict[str, Any], str]:
+        """The request that the responses belong to, and its token."""
+        ...
+
+    def answers(self, messages: list[Any]) -> Mapping[str, Any]:
+        """What the responses say."""
         ...
 
 
@@ -112,7 +116,7 @@ class Handshake:
     async def answer(self, message: Any, post: Post) -> Reply | None:
         """The reply to a message that is not of 2026-07-28, or None where it is of none of these versions either."""
         try:
-            if isinstance(message, dict) and message.get("method") == "initialize" and "id" in message:
+            if _is_opening(message):
                 return self._reception.initialize(message, post)
             session = self._reception.find(post)
             if session is None:
@@ -145,9 +149,10 @@ class Handshake:
     async def _several(self, session: Session, messages: list[Any], post: Post) -> Reply:
         """An array: the answers of a turn, or, as the two oldest versions have it, a batch."""
         if self._turns is not None and session.version == SEP_1858:
-            message, answers, state = await self._turns.turned(messages, post)
-            call = self._call(session, message, post._replace(body=encode(message)))
+            message, state = await self._turns.left(post)
             try:
+                answers = self._turns.answers(messages)
+                call = self._call(session, message, post._replace(body=encode(message)))
                 return await self._served(session, call._replace(answers=answers, state=state))
             except Exception as error:
                 return refuse(message, error, verdict, self._turns.dress)
@@ -163,8 +168,8 @@ class Handshake:
             return b"[" + b",".join(bodies) + b"]" if bodies else None
 
         if not any(isinstance(message, dict) and "id" in message and "method" in message for message in messages):
-            await replies(post)
-            return Reply(202, None)
+            told = await replies(post)
+            return Reply(202, None) if told is None else Reply(400, told)
         if post.line is not None:
             return Reply(200, await replies(post._replace(tracker=None)))
         return await speak(session, f"batch {id(messages)}", post, self._sessions.limits.calls, replies)
@@ -211,6 +216,8 @@ class Handshake:
         if session.client is not None:
             meta[CLIENT_INFO] = session.client
         declared = session.capabilities if session.is_kept else meta.get(CAPABILITIES, session.capabilities)
+        if not isinstance(declared, Mapping):
+            raise InvalidParams(f"{CAPABILITIES} must be an object")
         given = arguments or {}
         return Call(message["id"], method, params, target, given, answers, state, meta, declared, session.version, post)
 
@@ -232,7 +239,7 @@ class Handshake:
                     task.cancel()
                 elif post.tracker is not None:
                     post.tracker.cancel(request_id)
-        elif method == "notifications/initialized" and post.line is not None:
+        elif method == "notifications/initialized" and post.line is not None and post.headers is None:
             self._listen(session, post.line.emit)
         return Reply(202, None)
 
@@ -276,6 +283,12 @@ class Handshake:
         """Have a session told of changes from now on."""
         if self._service.bus is not None and (session.listening is None or session.listening.done()):
             session.listening = asyncio.create_task(tell(self._service.bus, session, emit))
+
+
+def _is_opening(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("method") != "initialize":
+        return False
+    return message.get("jsonrpc") == "2.0" and type(message.get("id")) in (str, int)
 
 
 def _settle(session: Session, message: dict[str, Any]) -> Reply:

@@ -55,14 +55,18 @@ class MultiTurn:
         last = await self._sealed(call, outcome.carrier)
         return Reply(200, None, (), _turn(outcome.questions, last))
 
-    async def turned(self, messages: list[Any], post: Post) -> tuple[dict[str, Any], Mapping[str, Any], str]:
-        """The request that was left, the answers to it, and its token."""
+    async def left(self, post: Post) -> tuple[dict[str, Any], str]:
+        """The request that was left, and its token."""
         last = (post.headers or {}).get(LAST_EVENT)
         if last is None:
             raise MalformedMessage("Invalid request: an array of responses comes with the header Last-Event-ID")
+        request_id, method, params, state = await self._opened(last.decode("latin-1"))
+        return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, state
+
+    def answers(self, messages: list[Any]) -> Mapping[str, Any]:
+        """The answers to it; ClientRefused where one of them is an error."""
         if len(messages) > MOST_ANSWERS:
             raise MalformedMessage(f"Invalid request: at most {MOST_ANSWERS} responses are taken at once")
-        request_id, method, params, state = await self._opened(last.decode("latin-1"))
         answers = {}
         for message in messages:
             if not isinstance(message, dict) or "method" in message or not isinstance(message.get("id"), str):
@@ -72,7 +76,7 @@ class MultiTurn:
             if isinstance(message.get("error"), dict):
                 raise ClientRefused(message["id"], message["error"].get("code"), message["error"].get("message"))
             answers[message["id"]] = message.get("result")
-        return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, answers, state
+        return answers
 
     async def _sealed(self, call: Call, state: str) -> str:
         """The id of a turn's last event."""

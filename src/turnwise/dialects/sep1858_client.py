@@ -63,7 +63,7 @@ class _Buffer(Turn):
         if isinstance(message, Mark):
             self._asked = {}
             return True
-        if self._asked is None or "id" not in message:
+        if self._asked is None or "id" not in message or message["method"] == "ping":
             return False
         number = message["id"]
         if not isinstance(number, str | int) or str(number) in self._asked or len(self._asked) == MOST_QUESTIONS:

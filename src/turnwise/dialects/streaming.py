@@ -29,7 +29,9 @@ async def speak(
     if len(session.calls) >= most:
         raise TooManySessions(most, "calls in this session")
     stream = session.stream()
-    inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put, stream.cut))
+    # Earlier versions do not say that a client whose stream is closed is to come back.
+    cut = stream.cut if session.version >= HANDSHAKES[-1] else None
+    inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put, cut))
     session.calls[request_id] = asyncio.create_task(_said(session, request_id, stream, work(inner)))
     if (last := await stream.first()) is not None:
         session.streams.pop(stream.name, None)

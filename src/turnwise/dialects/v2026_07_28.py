@@ -128,10 +128,12 @@ class Wire:
                 raise UnknownMethod(call.method)
             return Reply(200, result_reply(call.id, self._complete(call, await own(call))))
         except _Foreign as foreign:
-            reply = None if self._others is None else await self._others.answer(message, post)
-            return reply or refuse(message, foreign.fault, verdict, self._dressed)
+            fault = foreign.fault
         except Exception as error:
             return refuse(message, error, verdict, self._dressed)
+        # Not inside the handler: whatever others log would have this version's complaint above it.
+        reply = None if self._others is None else await self._others.answer(message, post)
+        return reply or refuse(message, fault, verdict, self._dressed)
 
     async def _unusual(self, message: Any, post: Post) -> Reply:
         """The reply to what is no request: a notification, or nothing that this version knows."""

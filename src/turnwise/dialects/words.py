@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 VERSION = "2026-07-28"
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions that open with `initialize` and ask by requests of their own, oldest first."""
-SEP_1858 = "DRAFT-SEP-1858"
+SEP_1858: Final = "DRAFT-SEP-1858"
 """Multi-turn SSE. The proposal leaves its version open; this name is ours."""
-SEP_2322 = "DRAFT-2026-v1"
+SEP_2322: Final = "DRAFT-2026-v1"
 """Multi round-trip requests as approved."""
-DRAFT_2026_02 = "DRAFT-2026-02-03"
+DRAFT_2026_02: Final = "DRAFT-2026-02-03"
 """Multi round-trip requests as first drafted, on that day. The draft names no version; this name is ours."""
 DRAFTS = (SEP_1858, SEP_2322, DRAFT_2026_02)
 Mode = Literal[

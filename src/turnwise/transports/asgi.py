@@ -30,6 +30,7 @@ STREAM: Headers = [
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
+COMMENT = b":\r\n\r\n"
 WATCH_AFTER = 0.05
 REMEMBERED = 512
 
@@ -296,6 +297,8 @@ class _Exchange:
         """Pass on a stream that has a life of its own: it goes on where its reader hangs up."""
         async with aclosing(events):
             await self._open(extra)
+            # A head that waits for its body must not wait for the first event, which may be long in coming.
+            await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
             async for event in events:
                 await self._send({"type": "http.response.body", "body": event, "more_body": True})
             if self._pulse is not None:
@@ -322,7 +325,7 @@ class _Exchange:
         with suppress(OSError):
             while True:
                 await asyncio.sleep(self._keepalive)
-                await self._send({"type": "http.response.body", "body": b":\r\n\r\n", "more_body": True})
+                await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
     def is_late(self) -> bool:
         """Whether this is not the first time of asking."""

@@ -44,6 +44,8 @@ class Memory:
 
     async def aclose(self) -> None:
         """Stop the server."""
+        if self._line.session is not None:
+            self._line.session.close()
         await self._server.stop()
 
     async def exchange(self, request: Outgoing, notified: Notified) -> Incoming:
@@ -52,8 +54,9 @@ class Memory:
         async def emit(message: bytes) -> None:
             await notified(decode(message))
 
-        line = self._line if request.lasts else None
-        post = Post(request.body, emit, time.time(), access=self._access, task=asyncio.current_task(), line=line)
+        post = Post(request.body, emit, time.time(), access=self._access, task=asyncio.current_task())
+        if request.lasts:
+            post = post._replace(line=self._line)
         reply = await self._server.wire.answer(post)
         raw = reply.body or b"null"
         return Incoming(reply.status, decode(raw), raw)

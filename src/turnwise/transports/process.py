@@ -94,7 +94,7 @@ class Process:
                 child.input.write(word + b"\n")
             raise
         finally:
-            del child.waiting[request.id]
+            child.waiting.pop(request.id, None)
 
     async def ready(self) -> int:
         """The number of the child; it is started where there is none."""
@@ -188,7 +188,9 @@ class Process:
         request_id = self._owner(message)
         queue = None
         if isinstance(request_id, int | str):
-            _, queue = waiting.get(request_id, (None, None))
+            # After its reply nothing belongs to a request any more.
+            found = waiting.get if "method" in message else waiting.pop
+            _, queue = found(request_id, (None, None))
         elif request_id is None and isinstance(message, dict):
             queue = _likely(message, waiting)
         if queue is not None:

@@ -73,13 +73,13 @@ class _Channel:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         on_end()
+        if self._line.session is not None:
+            self._line.session.close()  # What it asked cannot be answered any more.
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=GRACE)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._line.session is not None:
-            self._line.session.close()
         self._writer.shutdown()
 
     async def _serve(self, line: bytes) -> None:
