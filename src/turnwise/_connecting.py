@@ -36,6 +36,8 @@ class ClientOptions(TypedDict, total=False):
     client_info: "types.Implementation | None"
     capabilities: Mapping[str, Any] | None
     """More capabilities than the callbacks stand for, as the wire writes them."""
+    tasks: bool
+    """Whether calls may become tasks of the server, which are followed to their end; so unless told."""
     input_required_max_rounds: int
     """How often a server may ask in one call; 10 unless told."""
     answer_order: AnswerOrder
@@ -129,8 +131,8 @@ def manners(options: ClientOptions, server: str | None) -> Manners:
     more = options.get("capabilities")
     return Manners(
         callbacks=callbacks,
-        capabilities=calling.declared(callbacks, more),
-        in_hand=calling.declared({ELICIT, *callbacks}, more),
+        capabilities=calling.declared(callbacks, more, tasks=options.get("tasks", True)),
+        in_hand=calling.declared({ELICIT, *callbacks}, more, tasks=options.get("tasks", True)),
         max_rounds=options.get("input_required_max_rounds", 10),
         answer_order=options.get("answer_order", "together"),
         request_seconds=options.get("read_timeout_seconds", 300.0),

@@ -6,22 +6,27 @@ work twice.
 """
 
 import asyncio
+import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from . import _pending
 from ._bus import Change
 from ._driver import Attempt, Drive, Pause, Questions, drive
+from ._eager import Started
+from ._following import TaskInHand, follow
 from ._messages import Channel, Done, Notified, Outgoing
 from ._pending import Pending
 from .dialects.answering import Asking, check_question, checked_answer, page_facts
 from .dialects.calling import next_cursor, page_params
+from .dialects.tasking_client import status
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, ROOTS, TARGETS
 from .errors import (
+    BecameTask,
     CallbackFailed,
     ConnectionLost,
     DeadlineExceeded,
@@ -153,21 +158,43 @@ class Conversation:
         """As many rounds as it takes: the complete result, and how many those were."""
         manners = self.manners
         loop = drive(params, manners.max_rounds, restart=_restarts(manners, wishes))
-        answer = partial(self._answers, method=method, params=params)
+        answer = partial(self.answers, method=method, params=params)
+        on_task = partial(self._followed, params=params, wishes=wishes)
         finished: tuple[dict[str, Any], int] = await self._in_time(
-            method, wishes, self._run(loop, partial(self.request, method, wishes=wishes), answer)
+            method, wishes, self._run(loop, partial(self.request, method, wishes=wishes), answer, on_task)
         )
         return finished
 
-    async def carry_on(self, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending:
-        """As far as a call gets without a person: its result, or itself at the next questions."""
+    async def _followed(self, became: BecameTask, params: Mapping[str, Any], wishes: Wishes) -> dict[str, Any]:
+        """The result of a call that has become a task; what the task says of itself is its progress."""
+        count = itertools.count(1)
+        on_status = None
+        if (progress := wishes.progress) is not None:
+            on_status = lambda seen: called(progress, next(count), None, seen.message)  # noqa: E731 - too short a story
+        first = status(became.result).poll
+        return await follow(self, self._task(became, params), self.manners.max_rounds, on_status, first)
+
+    async def _handed_out(self, became: BecameTask, params: Mapping[str, Any]) -> TaskInHand:
+        return self._task(became, params)
+
+    def _task(self, became: BecameTask, params: Mapping[str, Any]) -> TaskInHand:
+        task_id, tool = status(became.result).id, params[TARGETS["tools/call"]]
+        return TaskInHand(task_id, tool, params.get("arguments", {}), self.manners.server)
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """One request, with nothing special about it."""
+        return await self.request(method, params, Wishes())
+
+    async def carry_on(self, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending | TaskInHand:
+        """As far as a call gets without a person: its result, itself at the next questions, or the task it became."""
         manners, method = self.manners, pending.method
         held = pending.held if pending.requests else None
         loop = drive(pending.params, manners.max_rounds, held=held, restart=_restarts(manners, wishes))
         wishes = wishes._replace(in_hand=True)
         send = partial(self.request, method, wishes=wishes, capabilities=manners.in_hand)
-        outcome, _ = await self._in_time(method, wishes, self._run(loop, send, partial(self._partly, pending=pending)))
-        return outcome if isinstance(outcome, Pending) else Done(outcome)
+        answer, on_task = partial(self._partly, pending=pending), partial(self._handed_out, params=pending.params)
+        outcome, _ = await self._in_time(method, wishes, self._run(loop, send, answer, on_task))
+        return outcome if isinstance(outcome, Pending | TaskInHand) else Done(outcome)
 
     def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """All rounds of a call within its deadline; what is under way then is cancelled, which the server hears of."""
@@ -179,6 +206,7 @@ class Conversation:
         loop: Drive,
         send: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]],
         answer: Callable[[Questions], Awaitable[dict[str, Any] | Pending]],
+        on_task: Callable[[BecameTask], Awaitable[Any]],
     ) -> tuple[Any, int]:
         """What comes of the loop, a result or a call that is put down, and after how many requests."""
         outcome: Any = None
@@ -194,6 +222,8 @@ class Conversation:
                     outcome = await send(step.params)
                 except MCPError as error:
                     outcome = error
+                except BecameTask as became:
+                    return await on_task(became), requests
             elif isinstance(step, Questions):
                 outcome = await answer(step)
                 if isinstance(outcome, Pending):
@@ -211,10 +241,10 @@ class Conversation:
             for key, request in step.requests.items()
             if key in step.known or request["method"] in callbacks
         }
-        answers = await self._answers(step._replace(requests=own), pending.method, pending.params)
+        answers = await self.answers(step._replace(requests=own), pending.method, pending.params)
         return answers if len(answers) == len(step.requests) else _pending.put_down(pending, step, answers)
 
-    async def _answers(self, step: Questions, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def answers(self, step: Questions, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """An answer to every question of a round, each asked once; nobody is asked where one cannot be."""
         callbacks = self.manners.callbacks
         asked = step.requests
@@ -270,40 +300,6 @@ class Conversation:
 
         if self.manners.logging_callback is not None:
             await called(self.manners.logging_callback, LoggingMessageNotificationParams.model_validate(params))
-
-
-class Started(Generic[T]):
-    """A coroutine that has taken its first step; what it waits for is awaited with `await`, what never waits is done.
-
-    So an exchange with a server in this process, which rarely waits, needs no timer.
-    """
-
-    __slots__ = ("_coroutine", "_first", "result", "waits")
-
-    result: T
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
-        self._coroutine = coroutine
-        try:
-            self._first = coroutine.send(None)
-            self.waits = True
-        except StopIteration as done:
-            self.result = done.value
-            self.waits = False
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        waited_for = self._first
-        while True:
-            try:
-                try:
-                    value = yield waited_for
-                except BaseException as error:
-                    waited_for = self._coroutine.throw(error)
-                else:
-                    waited_for = self._coroutine.send(value)
-            except StopIteration as done:
-                self.result = done.value
-                return
 
 
 async def _unheard(message: Any) -> None:

@@ -12,7 +12,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._conversation import REISSUES, Conversation, Started, Wishes, answered, asking_of
+from ._conversation import REISSUES, Conversation, Wishes, answered, asking_of
+from ._eager import Started
 from ._json import decode
 from ._messages import Notified, Outgoing, lacking
 from ._standing import Session

@@ -19,6 +19,7 @@ from ._bus import Change
 from ._caching import Keys, ResponseCache
 from ._connecting import CallOptions, ClientOptions, Target
 from ._conversation import Conversation, Progress, Wishes, pages
+from ._following import TaskCalls, TaskInHand
 from ._listening import Subscription, listen, listen_live
 from ._live import LiveConversation
 from ._messages import Done
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("turnwise.client")
 
+Begun = Done[Any] | Pending | TaskInHand
 CLAIM_SECONDS = 30.0
 """For how long a call that is being carried on stays with a process that no longer says so."""
 _FORGOTTEN = {
@@ -47,7 +49,7 @@ _FORGOTTEN = {
 }
 
 
-class Client:
+class Client(TaskCalls):
     """A client of one server: a URL, a server object in this process, or a command to start.
 
     Use it as `async with Client(...) as client`. Its calls may run concurrently.
@@ -232,23 +234,25 @@ class Client:
 
     async def begin(
         self, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> "Done[types.CallToolResult] | Pending":
-        """Call a tool as far as it gets without a person: its result, or the call with its questions."""
+    ) -> "Done[types.CallToolResult] | Pending | TaskInHand":
+        """Call a tool as far as it gets without a person: its result, the call with its questions, or its task."""
         return await self._begin("tools/call", calling.call_params("name", tool, arguments), options)
 
     async def begin_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
     ) -> "Done[types.GetPromptResult] | Pending":
         """Get a prompt as far as it gets without a person."""
-        return await self._begin("prompts/get", calling.call_params("name", name, arguments), options)
+        begun = await self._begin("prompts/get", calling.call_params("name", name, arguments), options)
+        return cast("Done[types.GetPromptResult] | Pending", begun)
 
     async def begin_resource(
         self, uri: str, **options: Unpack[CallOptions]
     ) -> "Done[types.ReadResourceResult] | Pending":
         """Read a resource as far as it gets without a person."""
-        return await self._begin("resources/read", calling.call_params("uri", uri), options)
+        begun = await self._begin("resources/read", calling.call_params("uri", uri), options)
+        return cast("Done[types.ReadResourceResult] | Pending", begun)
 
-    async def _begin(self, method: str, params: Mapping[str, Any], options: CallOptions) -> Done[Any] | Pending:
+    async def _begin(self, method: str, params: Mapping[str, Any], options: CallOptions) -> Begun:
         outcome = await self._open.carry_on(_pending.begun(method, params, self._server), _connecting.wishes(options))
         if self._store is not None and isinstance(outcome, Pending):
             return await self._store.keep(outcome)
@@ -256,8 +260,9 @@ class Client:
 
     async def resume(
         self, pending: Pending | str, answers: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> "Done[Any] | Pending":
-        """Answer a call that was put down, here or elsewhere: its result, or the call with what is still asked.
+    ) -> "Done[Any] | Pending | TaskInHand":
+        """Answer a call that was put down, here or elsewhere: its result, the call with what is still asked, or the
+        task that it became.
 
         With a store, the call may be named by its id, and of two that answer it one gets AlreadyAnswered. Where the
         server cannot be reached the answers are kept, and the call can be resumed again.
@@ -288,7 +293,7 @@ class Client:
         self._check_server(pending if isinstance(pending, Pending) else stored)
         return await store.answer(stored.id, answers, round=number) if answers else stored
 
-    async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Done[Any] | Pending:
+    async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Begun:
         claimed = await store.claim(pending_id, CLAIM_SECONDS)
         renewing = asyncio.create_task(_renewed(store, claimed))
         try:
@@ -314,10 +319,8 @@ class Client:
                 "where both are the same server, use dataclasses.replace(pending, server=None)"
             )
 
-    def _shown(
-        self, outcome: Done[dict[str, Any]] | Pending, method: str, params: Mapping[str, Any]
-    ) -> Done[Any] | Pending:
-        if isinstance(outcome, Pending):
+    def _shown(self, outcome: Begun, method: str, params: Mapping[str, Any]) -> Begun:
+        if not isinstance(outcome, Done):
             return outcome
         return Done(self._finished(method, params.get("name", ""), outcome.result))
 

@@ -41,6 +41,8 @@
         ├── UnexpectedStatus         an HTTP status without an error of the protocol
         ├── AuthorizationFailed      the authorization that a server wants was not to be had
         ├── RedirectRefused          a redirect that is not followed
+        ├── BecameTask               a task in place of a result; inside of a client only
+        ├── TaskCancelled            a task that was stopped
         ├── ConnectionLost           nobody there, or the line broke before the reply
         ├── DeadlineExceeded         no result in the time that was given
         ├── HandshakeRequired        a server of an older version, which wants `initialize` first
@@ -363,6 +365,22 @@ class UnexpectedStatus(PeerError):
 
 class AuthorizationFailed(PeerError):
     """What was given as `auth` could not authorize a request; its own error is the cause."""
+
+
+class BecameTask(PeerError):
+    """A call was answered with a task in place of a result; whoever sent it knows what to do."""
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        self.result = result
+        super().__init__("the call has become a task")
+
+
+class TaskCancelled(PeerError):
+    """A task was stopped before it came to a result."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(f"task {task_id} was cancelled")
 
 
 class RedirectRefused(PeerError):

@@ -15,9 +15,11 @@ from typing_extensions import Unpack
 
 from ._connecting import CallOptions, ClientOptions, Target
 from ._conversation import Progress
+from ._following import OnStatus, TaskInHand
 from ._messages import Done
 from ._pending import Pending
 from .client import Client
+from .dialects.tasking_client import TaskStatus
 from .errors import CallerError
 
 if TYPE_CHECKING:
@@ -178,8 +180,8 @@ class SyncClient:
 
     def begin(
         self, tool: str, arguments: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> "Done[types.CallToolResult] | Pending":
-        """Call a tool as far as it gets without a person: its result, or the call with its questions."""
+    ) -> "Done[types.CallToolResult] | Pending | TaskInHand":
+        """Call a tool as far as it gets without a person: its result, the call with its questions, or its task."""
         return self._run(self._client.begin(tool, arguments, **options))
 
     def begin_prompt(
@@ -194,9 +196,27 @@ class SyncClient:
 
     def resume(
         self, pending: Pending | str, answers: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
-    ) -> "Done[Any] | Pending":
-        """Answer a call that was put down, here or elsewhere: its result, or the call with what is still asked."""
+    ) -> "Done[Any] | Pending | TaskInHand":
+        """Answer a call that was put down, here or elsewhere: its result, the call as it is now, or its task."""
         return self._run(self._client.resume(pending, answers, **options))
+
+    def follow_task(
+        self, task: TaskInHand | str, *, on_status: OnStatus | None = None, deadline: float | None = None
+    ) -> "types.CallToolResult":
+        """Bring a task to its end, answering whatever it asks."""
+        return self._run(self._client.follow_task(task, on_status=on_status, deadline=deadline))
+
+    def get_task(self, task_id: str) -> TaskStatus:
+        """A task as it is now."""
+        return self._run(self._client.get_task(task_id))
+
+    def update_task(self, task_id: str, answers: Mapping[str, Any]) -> None:
+        """Answer questions of a task, all or some."""
+        self._run(self._client.update_task(task_id, answers))
+
+    def cancel_task(self, task_id: str) -> None:
+        """Ask the server to stop a task."""
+        self._run(self._client.cancel_task(task_id))
 
     def _each(self, entries: Any) -> Iterator[Any]:
         end = object()

@@ -222,7 +222,7 @@ def test_a_reply_that_is_none_is_the_peers_mistake(reply: bytes) -> None:
 
 def test_a_result_of_an_unknown_type_is_not_taken_for_one() -> None:
     async def visit() -> None:
-        async with Client(Peer(lambda method, params: {"resultType": "task", "content": []}), **SILENT) as client:
+        async with Client(Peer(lambda method, params: {"resultType": "later", "content": []}), **SILENT) as client:
             with pytest.raises(UnknownResultType):
                 await client.call_tool("it")
 

@@ -10,6 +10,7 @@ from ..errors import HandshakeRequired, InvalidReply, UnsupportedVersion
 from .asking import wire_dict
 from .handshake_client import notification
 from .listing import CACHEABLE
+from .tasking_client import EXTENSION
 from .words import CHANGES, ELICIT, FILTER, LISTS, ROOTS, SAMPLE, SERVER_INFO, VERSION
 
 if TYPE_CHECKING:
@@ -35,12 +36,15 @@ _RESULTS = {
 }
 
 
-def declared(methods: Iterable[str], more: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The capabilities of a client that answers these questions."""
+def declared(methods: Iterable[str], more: Mapping[str, Any] | None, *, tasks: bool = False) -> dict[str, Any]:
+    """The capabilities of a client that answers these questions, and that takes tasks."""
     capabilities: dict[str, Any] = {}
     for method in methods:
         capabilities |= _DECLARED[method]
-    return {**capabilities, **(more or {})}
+    capabilities |= more or {}
+    if tasks:
+        capabilities["extensions"] = {**EXTENSION, **capabilities.get("extensions", {})}
+    return capabilities
 
 
 def introduction(info: "Implementation | None", version: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from .._schemas import Check, check_for_peers
 from ..errors import InvalidReply, InvalidSignature, MCPError, UnexpectedStatus, UnknownResultType
 from . import mirrored
 from .listing import mirrored_parameters
+from .tasking_client import became
 from .words import (
     CAPABILITIES,
     CLIENT_INFO,
@@ -119,6 +120,8 @@ class Caller:
         kind = result.get("resultType", "complete")
         if kind == "input_required":
             _check_interim(request, result, incoming.raw)
+        elif kind == "task":
+            raise became(request.method, result)
         elif kind != "complete":
             raise UnknownResultType(kind)
         return result

@@ -1,0 +1,170 @@
+"""A task from its client's side: looked at as often as its server likes, answered, stopped, brought to its end.
+
+The room knows no transport. A task is known by its id alone, so whoever has that goes on with it, in whatever process.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from ._driver import Questions
+from .dialects import calling
+from .dialects import tasking_client as wire
+from .dialects.answering import check_question, checked_answer
+from .dialects.tasking_client import TaskStatus
+from .errors import CallerError, DeadlineExceeded, MCPError, PeerError, TaskCancelled, TooManyRounds
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+OnStatus = Callable[[TaskStatus], Awaitable[None] | None]
+CANCEL_SECONDS = 5.0
+
+log = logging.getLogger("turnwise.client")
+
+
+class Talks(Protocol):
+    """Who exchanges requests with the server, and has questions answered."""
+
+    def ask(self, method: str, params: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
+        """One request."""
+        ...
+
+    def answers(self, step: Questions, method: str, params: Mapping[str, Any]) -> Awaitable[dict[str, Any]]:
+        """Answers to questions, by the callbacks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInHand:
+    """A call that has become a task of its server. It is plain JSON, and `client.follow_task` brings it to its end, in
+    this process or in another.
+    """
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    server: str | None = None
+
+    def to_json(self) -> str:
+        """The task as a text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> "TaskInHand":
+        """A task out of what `to_json` made; CallerError where it is something else."""
+        try:
+            facts = json.loads(text)
+            task = cls(**facts)
+        except (ValueError, TypeError) as error:
+            raise CallerError(f"this is no task in hand: {error}") from None
+        if not isinstance(task.id, str) or not isinstance(task.arguments, Mapping):
+            raise CallerError("this is no task in hand: it has no id")
+        return task
+
+
+class TaskCalls:
+    """What a client can do with a task, by its id."""
+
+    @property
+    def _open(self) -> Any:
+        raise NotImplementedError
+
+    async def follow_task(
+        self, task: TaskInHand | str, *, on_status: OnStatus | None = None, deadline: float | None = None
+    ) -> "types.CallToolResult":
+        """Bring a task to its end, answering whatever it asks: its result. `on_status` is told how it is getting on.
+
+        Who is cancelled while waiting stops the task; `deadline` ends the waiting alone.
+        """
+        conversation = self._open
+        in_hand = TaskInHand(task, "") if isinstance(task, str) else task
+        rounds = conversation.manners.max_rounds
+        if deadline is None:
+            result = await follow(conversation, in_hand, rounds, on_status)
+        else:
+            try:
+                async with asyncio.timeout(deadline):
+                    result = await _followed(conversation, in_hand, rounds, on_status, None)
+            except TimeoutError:
+                raise DeadlineExceeded(f"task {in_hand.id} was not finished within {deadline} s; it goes on") from None
+        if in_hand.tool:
+            conversation.caller.check_result(in_hand.tool, result)
+        return cast("types.CallToolResult", calling.typed("tools/call", result))
+
+    async def get_task(self, task_id: str) -> TaskStatus:
+        """A task as it is now: its status, its open questions, its result."""
+        return wire.status(await self._open.ask("tasks/get", wire.named(task_id)))
+
+    async def update_task(self, task_id: str, answers: Mapping[str, Any]) -> None:
+        """Answer questions of a task, all or some. They are checked against what is asked before they are sent."""
+        seen = await self.get_task(task_id)
+        for key, request in seen.requests.items():
+            check_question(key, request)
+        checked = {
+            key: checked_answer(key, seen.requests[key], answer)
+            for key, answer in answers.items()
+            if key in seen.requests
+        }
+        if unknown := answers.keys() - checked.keys():
+            raise CallerError(f"the task does not ask {', '.join(sorted(unknown))}; it asks {', '.join(seen.requests)}")
+        await self._open.ask("tasks/update", wire.answered(task_id, checked))
+
+    async def cancel_task(self, task_id: str) -> None:
+        """Ask the server to stop a task. It may come to another end before."""
+        await self._open.ask("tasks/cancel", wire.named(task_id))
+
+
+async def follow(
+    talks: Talks, task: TaskInHand, max_rounds: int, on_status: OnStatus | None, first: float | None = None
+) -> dict[str, Any]:
+    """The result of a task, whatever it takes. Who stops waiting stops the task."""
+    try:
+        return await _followed(talks, task, max_rounds, on_status, first)
+    except asyncio.CancelledError:
+        stopping = asyncio.ensure_future(talks.ask("tasks/cancel", wire.named(task.id)))
+        try:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await asyncio.shield(stopping)
+        except (PeerError, TimeoutError) as error:
+            log.warning("task %s may go on: its server did not hear that it is no longer wanted: %s", task.id, error)
+        raise
+
+
+async def _followed(
+    talks: Talks, task: TaskInHand, max_rounds: int, on_status: OnStatus | None, pause: float | None
+) -> dict[str, Any]:
+    params = {"name": task.tool, "arguments": dict(task.arguments)}
+    known: set[str] = set()
+    last: Any = None
+    rounds = 0
+    while True:
+        await asyncio.sleep(pause or 0)
+        seen = wire.status(await talks.ask("tasks/get", wire.named(task.id)))
+        if on_status is not None and (seen.status, seen.message) != last:
+            last = (seen.status, seen.message)
+            told = on_status(seen)
+            if told is not None:
+                await told
+        if seen.is_over:
+            return _end(seen)
+        asked = {key: request for key, request in seen.requests.items() if key not in known}
+        pause = seen.poll
+        if asked:
+            rounds += 1
+            if rounds > max_rounds:
+                raise TooManyRounds(max_rounds)
+            answers = await talks.answers(Questions(asked, {}, None, rounds, ()), "tools/call", params)
+            await talks.ask("tasks/update", wire.answered(task.id, answers))
+            known |= asked.keys()
+
+
+def _end(seen: TaskStatus) -> dict[str, Any]:
+    if seen.result is not None:
+        return seen.result
+    if seen.error is not None and seen.status == "failed":
+        raise MCPError(seen.error["code"], str(seen.error.get("message", "")), seen.error.get("data"))
+    raise TaskCancelled(seen.id)

@@ -1,0 +1,67 @@
+"""Tasks as a client of 2026-07-28 meets them (SEP-2663)."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..errors import BecameTask, InvalidReply
+from .words import TASKS
+
+EXTENSION: Mapping[str, Any] = {TASKS: {}}
+STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
+SHORTEST_POLL, LONGEST_POLL = 0.01, 60.0
+
+
+class TaskStatus(NamedTuple):
+    """A task as its server tells of it. `poll` is after how many seconds to look again; `requests` are its open
+    questions by key; `result` and `error` are there when it has come to that end.
+    """
+
+    id: str
+    status: str
+    message: str | None
+    poll: float
+    requests: Mapping[str, Any]
+    result: dict[str, Any] | None
+    error: Mapping[str, Any] | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in ("completed", "failed", "cancelled")
+
+
+def became(method: str, result: dict[str, Any]) -> BecameTask:
+    """What to make of a result that is a task; only calls of tools become one."""
+    if method != "tools/call":
+        raise InvalidReply(f"{method} cannot be answered with a task")
+    status(result)
+    return BecameTask(result)
+
+
+def status(result: Mapping[str, Any]) -> TaskStatus:
+    """A task out of a result; InvalidReply where it is none."""
+    task_id, word, message = result.get("taskId"), result.get("status"), result.get("statusMessage")
+    if not isinstance(task_id, str) or not task_id or word not in STATUSES:
+        raise InvalidReply("the task has no id or no status that is known")
+    poll, requests = result.get("pollIntervalMs"), result.get("inputRequests", {})
+    seconds = poll / 1000 if isinstance(poll, int | float) and not isinstance(poll, bool) else 1.0
+    if not isinstance(requests, dict):
+        raise InvalidReply("inputRequests is no object")
+    outcome, error = result.get("result"), result.get("error")
+    if word == "completed" and not isinstance(outcome, dict):
+        raise InvalidReply("the task is completed and has no result")
+    if word == "failed" and not (isinstance(error, dict) and type(error.get("code")) is int):
+        raise InvalidReply("the task has failed and has no error")
+    text = message if isinstance(message, str) else None
+    pause = min(max(seconds, SHORTEST_POLL), LONGEST_POLL)
+    return TaskStatus(task_id, str(word), text, pause, requests, outcome if word == "completed" else None, error)
+
+
+def named(task_id: str) -> dict[str, Any]:
+    """The parameters that name a task."""
+    return {"taskId": task_id}
+
+
+def answered(task_id: str, answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that answer a task."""
+    return {"taskId": task_id, "inputResponses": dict(answers)}
