@@ -986,25 +986,27 @@ def test_a_stream_begins_with_an_id_from_which_it_can_be_taken_up_and_says_when_
     run(main())
 
 
-def add_closing(server: MCPServer[Any]) -> asyncio.Event:
-    may_end = asyncio.Event()
+def add_closing(server: MCPServer[Any]) -> tuple[asyncio.Event, asyncio.Event]:
+    """A tool that lets its client go, an event when it has done so, and one that lets it end."""
+    has_closed, may_end = asyncio.Event(), asyncio.Event()
 
     @server.tool()
     async def slow(ctx: Context, first: bool = False) -> str:
         if first:
             await ctx.report_progress(1)
         ctx.close_stream()
+        has_closed.set()
         await may_end.wait()
         return "done"
 
-    return may_end
+    return has_closed, may_end
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_a_long_call_lets_its_client_go_and_the_client_comes_back_for_the_result(first: bool) -> None:
     async def main() -> None:
         server = make_server()
-        may_end = add_closing(server)
+        _, may_end = add_closing(server)
         async with web(server) as client:
             reply = await client.reply(calling("slow", {"first": first}, progressToken=1))
             events = await events_of(reply)
@@ -1024,10 +1026,13 @@ def test_a_long_call_lets_its_client_go_and_the_client_comes_back_for_the_result
 def test_a_client_that_would_not_come_back_is_not_let_go(version: str) -> None:
     async def main() -> None:
         server = make_server()
-        may_end = add_closing(server)
+        has_closed, may_end = add_closing(server)
         async with web(server, version) as client:
             call = await client.call("slow")
-            await until(lambda: client.session.calls)
+            await has_closed.wait()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert len(client.tasks) == 1
             may_end.set()
             reply = await client.next()
             assert (reply["id"], text(reply)) == (call, "done")
