@@ -125,7 +125,7 @@ class Leg:
         """The key for the next use of this name in this round."""
         inside = in_step.get()
         if self._over and not (inside is not None and inside.is_guarded):
-            raise RoundOver("this round has ended; its context cannot ask or record any more")
+            raise RoundOver
         if not name or "#" in name:
             raise ValueError(f"a key is a name without '#', not {name!r}")
         if inside is not None:
@@ -197,7 +197,7 @@ class Leg:
     def open(self, questions: Mapping[str, Question]) -> None:
         """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
-            raise RoundOver("this round has ended; its context cannot ask or record any more")
+            raise RoundOver
         if (inside := in_step.get()) is not None and inside.is_guarded:
             raise AuthorError("a step with once=True cannot ask: ask first, and give it the answer")
         for question in questions.values():
@@ -224,7 +224,7 @@ class Leg:
             return await asyncio.ensure_future(work)  # Part of a step that is waited for as a whole.
         if self._over or self.suspending:
             work.close()
-            raise RoundOver("this round has ended; a step cannot begin any more") if self._over else Suspend
+            raise RoundOver("a step cannot begin any more") if self._over else Suspend
         task = asyncio.ensure_future(work)
         self._working |= {task}
         task.add_done_callback(self._finished)

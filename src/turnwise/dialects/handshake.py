@@ -7,7 +7,7 @@ between the versions is a `Manner`, one file each: where answers come from, and 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from .._bus import SubscriptionBus
@@ -74,12 +74,12 @@ class Manner(Protocol):
 class Turns(Manner, Protocol):
     """A manner in which answers come as an array of responses."""
 
-    async def left(self, post: Post) -> tuple[dict[str, Any], str]:
-        """The request that the responses belong to, and its token."""
+    async def left(self, post: Post) -> tuple[dict[str, Any], str, list[str]]:
+        """The request that the responses belong to, its token, and the ids of what it asked."""
         ...
 
-    def answers(self, messages: list[Any]) -> Mapping[str, Any]:
-        """What the responses say."""
+    def answers(self, messages: list[Any], asked: Collection[str]) -> Mapping[str, Any]:
+        """What the responses say to what was asked."""
         ...
 
 
@@ -143,9 +143,9 @@ class Handshake:
     async def _several(self, session: Session, messages: list[Any], post: Post) -> Reply:
         """An array: the answers of a turn, or, as the two oldest versions have it, a batch."""
         if self._turns is not None and session.version == SEP_1858:
-            message, state = await self._turns.left(post)
+            message, state, asked = await self._turns.left(post)
             try:
-                answers = self._turns.answers(messages)
+                answers = self._turns.answers(messages, asked)
                 call = self._call(session, message, post._replace(body=encode(message)))
                 return await self._served(session, call._replace(answers=answers, state=state))
             except Exception as error:
@@ -179,6 +179,8 @@ class Handshake:
             raise MalformedMessage('Invalid request: "jsonrpc": "2.0" is required')
         method = message.get("method")
         if method is None and ("result" in message or "error" in message):
+            if session.version == SEP_1858 and LAST_EVENT in (post.headers or {}):
+                raise MalformedMessage("Invalid request: the answers of a turn come as an array")
             return _settle(session, message)
         if not isinstance(method, str) or method == "initialize":
             raise MalformedMessage('Invalid request: "method" is required, and initialize comes alone')
@@ -199,7 +201,11 @@ class Handshake:
         if member is not None and not isinstance(arguments, dict | None):
             raise InvalidParams("params.arguments must be an object")
         answers, state = self._manners[session.version].given(message, params)
-        meta = {**params.get("_meta", {}), LOG_LEVEL: session.level or LEVELS[0]}
+        meta = dict(params.get("_meta", {}))
+        if session.is_kept:
+            meta[LOG_LEVEL] = session.level or LEVELS[0]
+        elif meta.get(LOG_LEVEL) not in LEVELS:
+            meta.pop(LOG_LEVEL, None)
         if session.client is not None:
             meta[CLIENT_INFO] = session.client
         declared = session.capabilities if session.is_kept else meta.get(CAPABILITIES, session.capabilities)

@@ -82,7 +82,7 @@ async def _asked(session: Session, call: Call, questions: Mapping[str, Question]
     asked = {key: session.expect() for key in questions}
     try:
         for key, question in questions.items():
-            await call.post.emit(_request(asked[key][0], question, session.version))
+            await call.post.emit(live_request(asked[key][0], question, session.version))
         answers = {}
         for key, question in questions.items():
             message = await asked[key][1]
@@ -101,7 +101,7 @@ async def _asked(session: Session, call: Call, questions: Mapping[str, Question]
             session.waits.pop(number, None)
 
 
-def _request(number: int, question: Question, version: str) -> bytes:
+def live_request(number: int | str, question: Question, version: str) -> bytes:
     """A question as a request, in the words of a version."""
     body = request_of(question)
     if question.method == ELICIT:
