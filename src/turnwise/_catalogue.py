@@ -69,11 +69,11 @@ class Endpoint:
         if self.check is not None:
             _checked(self.check, context.call.arguments)
         arguments = binding.validate(context.call.arguments)
-        if self.plans:
-            arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
-        if binding.context is not None:
-            arguments[binding.context] = context
         try:
+            if self.plans:
+                arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
+            if binding.context is not None:
+                arguments[binding.context] = context
             value = await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
         except URLElicitationRequired as required:
             if context.call.held:

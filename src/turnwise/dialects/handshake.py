@@ -14,12 +14,12 @@ from .._bus import SubscriptionBus
 from .._json import encode
 from .._messages import Call, Outcome, Post, Reply
 from .._sealed import RequestStateSecurity
-from .._sessions import Session, Sessions
+from .._sessions import Session, Sessions, Underway
 from ..errors import InvalidParams, MalformedMessage, UnknownMethod
 from .listing import page
 from .opening import Reception
 from .refusing import verdict
-from .replying import refuse, result_reply
+from .replying import readable_id, refuse, result_reply
 from .streaming import LAST_EVENT, STANDALONE, framed, resumed, speak, tell
 from .words import CAPABILITIES, CLIENT_INFO, HANDSHAKES, LEVELS, LISTS, LOG_LEVEL, SEP_1858, TARGETS
 
@@ -156,9 +156,9 @@ class Handshake:
             raise MalformedMessage(f"Invalid request: a batch has 1 to {BATCH} messages")
 
         async def replies(inner: Post) -> bytes | None:
-            posts = (inner._replace(body=encode(message)) for message in messages)
-            parts = [self._replied(session, *pair) for pair in zip(messages, posts, strict=True)]
-            bodies = [reply.body for reply in await asyncio.gather(*parts) if reply.body is not None]
+            parts = [self._part(session, message, inner._replace(body=encode(message))) for message in messages]
+            found = await asyncio.gather(*parts)
+            bodies = [reply.body for reply in found if reply is not None and reply.body is not None]
             return b"[" + b",".join(bodies) + b"]" if bodies else None
 
         if not any(isinstance(message, dict) and "id" in message and "method" in message for message in messages):
@@ -167,6 +167,22 @@ class Handshake:
         if post.line is not None:
             return Reply(200, await replies(post._replace(tracker=None)))
         return await speak(session, f"batch {id(messages)}", post, self._sessions.limits.calls, replies)
+
+    async def _part(self, session: Session, message: Any, post: Post) -> Reply | None:
+        """The reply to one message of a batch; None where its call is cancelled meanwhile."""
+        request_id = readable_id(message)
+        if request_id is None:
+            return await self._replied(session, message, post)
+        task = asyncio.ensure_future(self._replied(session, message, post))
+        try:
+            session.begin(request_id, Underway(task))
+        except MalformedMessage as error:
+            return refuse(message, error, verdict, dict)
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+        return None if task.cancelled() else task.result()
 
     async def _replied(self, session: Session, message: Any, post: Post) -> Reply:
         try:

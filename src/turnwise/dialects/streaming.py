@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 
 from .._bus import SubscriptionBus
 from .._messages import Line, Post, Reply
-from .._sessions import Session, Stream
+from .._sessions import Session, Stream, Underway
 from ..errors import MalformedMessage, TooManySessions
 from .notifying import notification
 from .words import CHANGES, HANDSHAKES
@@ -24,28 +25,28 @@ async def speak(
 
     What it says before its last word makes the reply a stream, from which a client that lost it can go on.
     """
-    if request_id in session.calls:
-        raise MalformedMessage("Invalid request: a request with this id is still under way")
-    if len(session.calls) >= most:
+    if len(session.calls) >= most and request_id not in session.calls:
         raise TooManySessions(most, "calls in this session")
     stream = session.stream()
     # Earlier versions do not say that a client whose stream is closed is to come back.
     cut = stream.cut if session.version >= HANDSHAKES[-1] else None
     inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put, cut))
-    session.calls[request_id] = asyncio.create_task(_said(session, request_id, stream, work(inner)))
+    task = asyncio.create_task(_said(work, inner))
+    task.add_done_callback(partial(_ended, stream))
+    session.begin(request_id, Underway(task, stream))
     if (last := await stream.first()) is not None:
         session.streams.pop(stream.name, None)
         return Reply(200, last)
     return Reply(200, None, (), framed(session, stream))
 
 
-async def _said(session: Session, request_id: str | int, stream: Stream, work: Awaitable[bytes | None]) -> None:
-    last = None
-    try:
-        last = await work
-    finally:
-        session.calls.pop(request_id, None)
-        stream.end(last)
+async def _said(work: Callable[[Post], Awaitable[bytes | None]], post: Post) -> bytes | None:
+    return await work(post)
+
+
+def _ended(stream: Stream, task: "asyncio.Task[bytes | None]") -> None:
+    """The last word, where there is one: a call that was cancelled has none, even if it never began."""
+    stream.end(None if task.cancelled() or task.exception() is not None else task.result())
 
 
 def resumed(session: Session, last_event: bytes) -> Reply:
