@@ -13,10 +13,17 @@ from typing import Any
 
 from ._guards import Guard, to_the_end
 from ._json import encode
-from ._ledger import SPILLED, Entry, Ledger
+from ._ledger import FAILURE, ONCE, SPILLED, STEP, Entry, Ledger
 from ._messages import Ask, Done, Outcome, Question, Yield
 from ._terms import Terms
-from .errors import AuthorError, InvalidRequestState, LedgerTooLarge, MCPError, ToolError
+from .errors import (
+    AuthorError,
+    InvalidRequestState,
+    LedgerTooLarge,
+    MCPError,
+    MissingClientCapability,
+    ToolError,
+)
 
 log = logging.getLogger("turnwise.flows")
 
@@ -32,6 +39,22 @@ async def restore(ledger: Ledger, guard: Guard | None) -> None:
             kind, name = entry.value
             ledger.entries[key] = Entry(kind, entry.fingerprint, await guard.get(name))
     ledger.is_spilled = False
+
+
+async def refuse_late(ledger: Ledger, terms: Terms, reason: str) -> None:
+    """Refuse a token that is over its time.
+
+    Clients begin a call anew whose state a server no longer takes. Where that would do again what must not be done
+    twice, the call ends here, with words for a person.
+    """
+    has_acted = ONCE in ledger.entries
+    if terms.effects or terms.single_use:
+        has_acted |= any(entry.kind in (STEP, FAILURE, SPILLED) for entry in ledger.entries.values())
+    if terms.single_use and terms.guard is not None and not has_acted:
+        has_acted = await terms.guard.is_known(_use(ledger, ledger.sequence + 1))
+    if has_acted:
+        raise ToolError("This call waited too long, and is not taken up again. What it did before is done.")
+    raise InvalidRequestState(reason)
 
 
 async def shrink(token: str, ledger: Ledger, terms: Terms, seal: Callable[[Ledger], str]) -> str:
@@ -78,7 +101,7 @@ async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitabl
 
 
 async def _answered(guard: Guard, key: str, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    known = await guard.begin(key, "this round")
+    known = await guard.begin(key, "the last round of this call")
     if known is not None:
         return _told(*known[0])
     try:
@@ -96,6 +119,8 @@ def _failed(error: Exception) -> list[Any]:
             return ["error", str(error), None]
         case MCPError(code=code, message=message, data=data):
             return ["refused", [code, message, data], None]
+        case MissingClientCapability():
+            return ["lacking", error.required, None]
         case _:
             return ["failed", f"{type(error).__name__}: {error}", None]
 
@@ -119,6 +144,8 @@ def _told(kind: str, what: Any, token: Any) -> Outcome:
         raise ToolError(what)
     if kind == "refused":
         raise MCPError(*what)
+    if kind == "lacking":
+        raise MissingClientCapability(what)
     if kind == "failed":
         raise AuthorError(f"this round was played before, and failed: {what}")
     if kind == "done":

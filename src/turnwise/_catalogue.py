@@ -34,16 +34,19 @@ from .errors import (
     EndlessFlow,
     InvalidArguments,
     InvalidParams,
-    InvalidRequestState,
+    PeerError,
     ResourceNotFound,
+    ToolError,
     URLElicitationRequired,
 )
 
 log = logging.getLogger("turnwise.flows")
 
 ASKING = ("tools/call", "prompts/get", "resources/read")
-HELD_ROUNDS = 100
-"""So often may a call ask while it is held. No client counts these rounds; a question that never settles must end."""
+GIVEN_UP = (
+    "given up from outside and not recorded: %s, which runs again in the next round. Put a timeout inside the step, "
+    "where it is recorded as a failure"
+)
 _NO_HINT = CacheHint()
 
 Run = Callable[[Any], Awaitable[dict[str, Any]]]
@@ -125,8 +128,8 @@ def _note_round(context: Context[Any, Any], size: int) -> None:
 
 def _kept(ledger: Ledger, terms: Terms) -> Ledger:
     """A ledger that stays here while its call waits, just as it would come back out of a token."""
-    if ledger.sequence > HELD_ROUNDS:
-        raise EndlessFlow(HELD_ROUNDS)
+    if ledger.sequence > terms.budget.rounds:
+        raise EndlessFlow(terms.budget.rounds)
     if ledger.sequence == 1:
         ledger.version = terms.version
     return Ledger.decode(ledger.lineage, decode(encode(ledger.encode())))
@@ -219,12 +222,22 @@ class Catalogue:
         playing = current.set(context)  # For functions that are steps by themselves.
         try:
             outcome = await play(context, run)
+        except Exception as error:
+            if not isinstance(error, ToolError | PeerError):
+                error.add_note(f"flow {context.flow_id}, round {context.round}")
+            raise
         finally:
             current.reset(playing)
-        if not isinstance(outcome, Ask | Yield):
-            if call.state is not None and (unused := context.unused()):
-                _note_unused(context, unused)
-            return Done(outcome)
+        if isinstance(outcome, Ask | Yield):
+            return await self._suspended(call, terms, context, outcome)
+        if call.state is not None and (unused := context.unused()):
+            _note_unused(context, unused)
+        return Done(outcome)
+
+    async def _suspended(self, call: Call, terms: Terms, context: Context[Any, Any], outcome: Ask | Yield) -> Outcome:
+        """What is carried on: the ledger itself where the call waits here, and else the token it is sealed into."""
+        if context.given_up:
+            log.warning(GIVEN_UP, ", ".join(sorted(context.given_up)))
         if call.method not in ASKING:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
@@ -244,9 +257,10 @@ class Catalogue:
             ledger: Ledger | None = call.state
             return ledger
         bearer = Bearer(self._principal(call), self._name)
-        ledger = Ledger.decode(*self._security.unseal(call, bearer, call.state))
-        if call.post.now > ledger.started + terms.budget.deadline:
-            raise InvalidRequestState("the flow's deadline has passed")
+        lineage, written, is_expired = self._security.unseal(call, bearer, call.state)
+        ledger = Ledger.decode(lineage, written)
+        if is_expired or call.post.now > ledger.started + terms.budget.deadline:
+            await _carrying.refuse_late(ledger, terms, "expired" if is_expired else "the flow's deadline has passed")
         if ledger.is_spilled:
             await _carrying.restore(ledger, terms.guard)
         return ledger

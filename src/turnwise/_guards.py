@@ -5,12 +5,15 @@ lies in it is encrypted, and bound to its key. The room knows no database.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from ._json import decode, encode
 from .errors import EffectUnknown, InvalidRequestState
+
+log = logging.getLogger("turnwise.steps")
 
 T = TypeVar("T")
 
@@ -106,6 +109,7 @@ class Guard:
                     if waited >= self._patience and again:
                         return None
                     if waited >= self._patience:
+                        log.error("it is not known whether %r was done: it was begun and did not report", what)
                         raise EffectUnknown(what)
             await asyncio.sleep(pause)
             waited += pause

@@ -79,6 +79,8 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: 
     name = name or binding.name
     if not _NAME.fullmatch(name):
         raise InvalidSignature(f"{name!r}: a tool's name has 1 to 128 of the characters A-Z a-z 0-9 _ - .")
+    if not isinstance(options.get("version"), str | None):
+        raise InvalidSignature(f"{name}: version is a text, not {options['version']!r}")
     output = content.Output(name, binding.returns, options.get("structured_output"))
     own = options.get("input_schema")
     schema = own or binding.schema

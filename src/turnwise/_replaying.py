@@ -17,7 +17,7 @@ from ._steps import current
 from ._watching import Effect, watched, watching
 from .context import Context
 from .dialects.words import VERSION
-from .errors import AuthorError
+from .errors import AuthorError, ToolError
 
 MOST_ROUNDS = 100
 CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
@@ -105,9 +105,9 @@ class Check:
                 outcome: Any = await play(context, self._endpoint.run)
         except AuthorError as error:
             outcome = error
+        except ToolError as error:
+            outcome = {"content": [{"type": "text", "text": str(error)}], "isError": True}
         except Exception as error:
-            if not is_replay:
-                raise
             outcome = AuthorError(f"{type(error).__name__}: {error}")
         finally:
             current.reset(token)
@@ -155,8 +155,14 @@ def _shape(outcome: Any) -> Any:
 
 def _words(outcome: Any) -> str:
     if isinstance(outcome, Ask):
-        return f"the questions {', '.join(outcome.questions)}"
-    return "a move to another instance" if isinstance(outcome, Yield) else "a result of its own"
+        asked = (
+            f"{key} ({question.params.get('message', question.method)})" for key, question in outcome.questions.items()
+        )
+        return f"the questions {', '.join(asked)}"
+    if isinstance(outcome, Yield):
+        return "a move to another instance"
+    texts = [str(part.get("text", part.get("type"))) for part in outcome.get("content", ())]
+    return f"the result {' '.join(texts)!r:.200}"
 
 
 def first_call(tool: str, arguments: Mapping[str, Any], now: float) -> Call:

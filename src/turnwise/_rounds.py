@@ -83,6 +83,8 @@ class Leg:
     _yielding = False
     _kept = False
     _looked = False
+    given_up: "frozenset[str]" = frozenset()
+    """The names of steps that their author gave up."""
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
         self.call = call
@@ -198,8 +200,8 @@ class Leg:
         """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
             raise RoundOver
-        if (inside := in_step.get()) is not None and inside.is_guarded:
-            raise AuthorError("a step with once=True cannot ask: ask first, and give it the answer")
+        if in_step.get() is not None:
+            raise AuthorError("a step cannot ask, for it would run again: ask first, and give it the answer")
         for question in questions.values():
             if missing := lacking(question.needs, self.call.capabilities):
                 error = MissingClientCapability(missing)
@@ -314,7 +316,7 @@ class Leg:
             is_open = key in ledger.asked and key not in ledger.entries and key not in self._pending
             if is_open and isinstance(answer, dict):
                 ledger.entries[key] = Entry(RAW, ledger.asked[key], answer)
-                if key not in ledger.handed:
+                if key not in ledger.handed and ledger.version == self.terms.version:
                     log.warning("the answer %r came, but was not asked for again: does its question change?", key)
         ledger.asked = {key: question.fingerprint for key, question in self._pending.items()}
         ledger.sequence += 1

@@ -225,8 +225,10 @@ class RequestStateSecurity:
         # Spaces to whole groups of three bytes, in which base64 has neither padding nor spare bits.
         return self.codec.seal(payload + b"  "[: -(len(payload) + _HEAD + _TAG) % 3])
 
-    def unseal(self, call: Call, bearer: "Bearer", token: str) -> tuple[bytes, Any]:
-        """The lineage and the ledger that a token carries, once every claim holds for this call."""
+    def unseal(self, call: Call, bearer: "Bearer", token: str) -> tuple[bytes, Any, bool]:
+        """The lineage and the ledger that a token carries, once every claim holds for this call; and whether it is
+        over its time.
+        """
         payload = self.opened(token)
         try:
             body = decode(payload) if payload.startswith(_EXACT) else orjson.loads(payload)
@@ -234,13 +236,11 @@ class RequestStateSecurity:
             is_expired = not call.post.now < expires
         except (ValueError, KeyError, TypeError, IndexError):
             raise InvalidRequestState("the payload has another format") from None
-        if is_expired:
-            raise InvalidRequestState("expired")
         due = self._claims(call, *bearer, lineage)
         if claims != due:
             wrong = [name for name, was, now in zip(CLAIMS, claims, due, strict=False) if was != now]
             raise InvalidRequestState(f"minted for another call: not the same {', '.join(wrong) or 'claims'}")
-        return lineage, ledger
+        return lineage, ledger, is_expired
 
     def opened(self, token: str) -> bytes:
         """What a token has inside; InvalidRequestState where it is none of ours."""

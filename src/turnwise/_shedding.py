@@ -1,8 +1,13 @@
 """When an instance has too much to do: its event loop comes late, or too many calls are under way."""
 
 import asyncio
+import inspect
+import logging
 import time
+from collections.abc import Callable
 from typing import NamedTuple
+
+log = logging.getLogger("turnwise.flows")
 
 TICK = 0.05
 
@@ -36,6 +41,21 @@ class Overload:
         return (self._most is not None and load.in_flight > self._most) or (
             self._lag is not None and load.lag > self._lag
         )
+
+
+def checked(policy: Callable[[Load], bool]) -> Callable[[Load], bool]:
+    """The policy, in a form that cannot hurt a call: what raises sheds nothing."""
+    if not callable(policy) or inspect.iscoroutinefunction(policy):
+        raise TypeError("shed_when is a plain function of the load, such as Overload(in_flight=100)")
+
+    def is_overloaded(load: Load) -> bool:
+        try:
+            return bool(policy(load))
+        except Exception:  # The author's own; the call has made progress and goes on.
+            log.exception("shed_when failed; nothing is shed")
+            return False
+
+    return is_overloaded
 
 
 class Gauge:

@@ -6,8 +6,9 @@ the same value every time. A step with `once` is on record in the server's store
 bring it back.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextvars import ContextVar
 from functools import lru_cache, partial, update_wrapper
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, get_args, get_origin, overload
@@ -20,10 +21,10 @@ from pydantic_core import to_jsonable_python
 from ._calling import hints_of, in_thread, is_async, name_of
 from ._guards import to_the_end
 from ._json import encode
-from ._ledger import FAILURE, STEP, Entry, fingerprint, is_json
+from ._ledger import FAILURE, MARKER, ONCE, STEP, Entry, fingerprint, is_json
 from ._rounds import Leg
 from ._terms import Inside, in_step
-from .errors import AuthorError, ReplayMismatch, StepFailed, ToolError
+from .errors import AuthorError, EffectUnknown, ReplayMismatch, StepFailed, ToolError
 
 log = logging.getLogger("turnwise.steps")
 
@@ -40,6 +41,8 @@ NO_STORE = (
 current: "ContextVar[Leg | None]" = ContextVar("turnwise_leg", default=None)
 """The round that runs, for functions that are steps by themselves."""
 _ANY: "TypeAdapter[Any]" = TypeAdapter(Any)
+_UNKEPT = "!unkept"
+"""The kind of failure of a step that was done and gave something which cannot be recorded."""
 
 
 class Manner(NamedTuple):
@@ -131,6 +134,8 @@ def _check(fn: Any, manner: Manner) -> None:
         raise ValueError(f"on_change is 'fail' or 'rerun', not {manner.on_change!r}")
     if manner.on_unknown not in get_args(OnUnknown):
         raise ValueError(f"on_unknown is 'fail' or 'rerun', not {manner.on_unknown!r}")
+    if manner.name is not None and not isinstance(manner.name, str):
+        raise TypeError(f"a step's name is a text, not {type(manner.name).__name__}")
     if not callable(fn):
         raise TypeError("pass the function and its arguments: ctx.step(charge, card), not ctx.step(charge(card))")
 
@@ -149,16 +154,31 @@ async def take(leg: Leg, step: Step) -> Any:
     if entry is None:
         if leg.needs_token() and not leg.suspending:
             leg.move()
-        entry = await leg.carry_out(_recorded(leg, step, mark))
+        entry = await _carried_out(leg, step, mark)
         leg.boundary()
     if entry.kind == FAILURE:
         raise _failure(key, *entry.value)
     return _read(step, entry.value)
 
 
+async def _carried_out(leg: Leg, step: Step, mark: str) -> Entry:
+    """Do it now. One that its author gives up may have been done all the same."""
+    name = step.manner.name or name_of(step.fn)
+    if step.manner.once and step.manner.on_unknown == "fail" and name in leg.given_up:
+        raise EffectUnknown(step.key)
+    try:
+        return await leg.carry_out(_recorded(leg, step, mark))
+    except asyncio.CancelledError:
+        if not leg.suspending:
+            leg.given_up |= {name}
+        raise
+
+
 async def _recorded(leg: Leg, step: Step, mark: str) -> Entry:
     entry = await (_guarded(leg, step, mark) if step.manner.once else _run(step, mark))
     leg.book().entries[step.key] = entry
+    if step.manner.once:
+        leg.book().entries[ONCE] = Entry(MARKER, "", 1)
     return entry
 
 
@@ -173,11 +193,12 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
         known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
         if known is not None:
             return Entry(*known[0])
+        entry = await _run(step, mark)
         try:
-            entry = await _run(step, mark)
-        except AuthorError as error:  # It was done; only what it gave cannot be kept.
-            entry = Entry(FAILURE, mark, [type(error).__name__, str(error)])
-        await guard.finish(key, list(entry))
+            await guard.finish(key, list(entry))
+        except Exception as error:  # Whatever a store raises: the step was done.
+            log.error("step %r was done, and the store does not know what came of it: %s", step.key, error)
+            raise EffectUnknown(step.key) from error
         return entry
 
     # Even while the beginning is written down the client may go away.
@@ -199,10 +220,15 @@ async def _run(step: Step, mark: str) -> Entry:
         kind = "ToolError" if isinstance(error, ToolError) else type(error).__name__
         # Words that cannot be written, half a character for one, are not worth losing the entry for.
         return Entry(FAILURE, mark, [kind, str(error).encode("utf-8", "replace").decode()])
-    return Entry(STEP, mark, plain_data(step.key, "result", result))
+    try:
+        return Entry(STEP, mark, plain_data(step.key, "result", result))
+    except AuthorError as error:  # It was done; only what it gave cannot be kept.
+        return Entry(FAILURE, mark, [_UNKEPT, str(error)])
 
 
 def _failure(key: str, kind: str, text: str) -> Exception:
+    if kind == _UNKEPT:
+        return AuthorError(text)
     return ToolError(text) if kind == "ToolError" else StepFailed(key, kind, text)
 
 
@@ -253,9 +279,18 @@ def _in_order(data: Any) -> Any:
     return [_in_order(member) for member in data] if isinstance(data, list | tuple) else data
 
 
+def _refuse_streams(data: Any) -> None:
+    """A generator, a file, a cursor: to look at it is to use it up."""
+    if isinstance(data, Iterator):
+        raise TypeError(f"a {type(data).__name__} can be read only once; make a list of it")
+    for member in data.values() if isinstance(data, dict) else data if isinstance(data, list | tuple) else ():
+        _refuse_streams(member)
+
+
 def plain_data(key: str, what: str, value: Any) -> Any:
     """The value as JSON has it; AuthorError where it cannot be written."""
     try:
+        _refuse_streams(value)
         found = _ANY.dump_python(value) if what == "argument" else value
         data = to_jsonable_python(_in_order(found) if _has_set(found) else value)
         if not is_json(data):

@@ -25,7 +25,7 @@ from ._registering import PromptOptions, ResourceOptions, ToolOptions
 from ._rounds import play
 from ._sealed import RequestStateSecurity
 from ._sessions import SessionLimits, Sessions
-from ._shedding import Gauge, Load
+from ._shedding import Gauge, Load, checked
 from ._terms import Terms
 from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
 from .context import Context
@@ -84,6 +84,10 @@ class MCPServer(Generic[LifespanT]):
             raise TypeError("request_state_security is a RequestStateSecurity(keys=[...])")
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
+        if store is not None and not hasattr(store, "begin"):
+            raise TypeError(f"store is a FlowStore, such as SQLiteStore(path), not {type(store).__name__}")
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget is a Budget(...), not {type(budget).__name__}")
         self.name = name
         self.lifespan_state: Any = None
         self._life = _Life(self, lifespan)
@@ -109,8 +113,10 @@ class MCPServer(Generic[LifespanT]):
         guard = None
         if self._store is not None:
             guard = Guard(self._store, self._security.codec, budget.deadline + self._security.ttl, budget.patience)
-        overloaded = None if shed_when is None or gauge is None else lambda: shed_when(gauge.load())
-        return Terms(budget=budget, guard=guard, is_overloaded=overloaded)
+        if shed_when is None or gauge is None:
+            return Terms(budget=budget, guard=guard)
+        policy = checked(shed_when)
+        return Terms(budget=budget, guard=guard, is_overloaded=lambda: policy(gauge.load()))
 
     # Registering
 

@@ -87,6 +87,7 @@ def test_time_chance_and_effects_outside_of_steps_are_found_and_in_their_place_t
     assert sample.board.read_text() == "a notice is coming\n"
     careless = asyncio.run(check_replay(sample.server, {"publish": True}, name="careless"))
     found = [re.sub(r"/\S+/docs_src/", "docs_src/", str(finding)) for finding in careless.findings]
+    found = [re.sub(r"Notice \d+ of [\dT:.-]+\d", "Notice 17 of 2026-11-15", text) for text in found]
     assert len(found) == 4
     quoted("concepts/replay.md", *found)
     assert asyncio.run(check_replay(sample.server, {"publish": True}, name="careful")).findings == ()
@@ -318,8 +319,8 @@ def test_a_round_of_single_use_that_did_not_report_is_not_known_either(monkeypat
     sample.server.add_tool(sample.pay, "pay_strictly", single_use=True)
     again = died(sample, "pay_strictly", monkeypatch)
     told = asyncio.run(attempt(sample.server, "pay_strictly", {"cents": 1200}, **again))
-    assert "'this round'" in told["content"][0]["text"]
-    quoted("guides/effects.md", "(`EffectUnknown`, for `'this round'`)")
+    assert "'the last round of this call'" in told["content"][0]["text"]
+    quoted("guides/effects.md", "(`EffectUnknown`, for `'the last round of this call'`)")
 
 
 def test_a_store_is_chosen_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

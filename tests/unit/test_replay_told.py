@@ -474,10 +474,10 @@ class Counting:
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("rewords", "the round ended with the questions go, its replay with the questions go"),
+        ("rewords", "the round ended with the questions go (Go on 1?), its replay with the questions go (Go on 2?)"),
         ("renames", "the replay settled 'step 2', which the round had not"),
         ("other_arguments", "step 'str' ran earlier in this flow with other arguments"),
-        ("other_result", "the round ended with a result of its own, its replay with a result of its own"),
+        ("other_result", "the round ended with the result '1', its replay with the result '2'"),
         ("breaks", "the round failed when it was replayed"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 from .._json import encode
 from .._messages import Reply
 from ..errors import InvalidRequestState, MalformedMessage, ToolError, TurnwiseError
+from .words import TARGETS
 
 log = logging.getLogger("turnwise.server")
 
@@ -57,7 +58,7 @@ def refuse(message: Any, error: Exception, verdict: Verdict, dress: Dress) -> Re
         if isinstance(error, InvalidRequestState):
             log.warning("requestState refused on %s: %s", method, error.reason)
         return error_reply(request_id, *told)
-    log.error("%s failed", method, exc_info=error)
+    log.error("%s %r failed", method, _target(message), exc_info=error)
     if method == "tools/call":
         return Reply(200, result_reply(request_id, dress(_tool_error("The tool failed; the server's log says why."))))
     return error_reply(request_id, 200, -32603, "Internal error")
@@ -69,6 +70,11 @@ def readable_id(message: Any) -> str | int | None:
         return None
     request_id = message.get("id")
     return request_id if type(request_id) in (str, int) else None
+
+
+def _target(message: Any) -> Any:
+    params = message.get("params") if isinstance(message, dict) else None
+    return params.get(TARGETS.get(message.get("method"), "")) if isinstance(params, dict) else None
 
 
 def _tool_error(text: str) -> dict[str, Any]:

@@ -77,7 +77,8 @@ class LedgerTooLarge(AuthorError):
         names = ", ".join(f"{key!r} ({count} bytes)" for key, count in largest)
         super().__init__(
             f"the flow's token has {size} bytes, at most {limit} are allowed; its largest entries: {names}. "
-            "Let steps return less (an id in place of a document), or give the server a store: MCPServer(store=...)"
+            "Let steps return less (an id in place of a document), bound long answers (max_length), or give the "
+            "server a store: MCPServer(store=...)"
         )
 
 
