@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from .errors import MalformedMessage, TooManySessions
 
-KEPT_BYTES = 1024 * 1024
+KEPT_BYTES = 256 * 1024
 """So much of what was said on one stream is kept for a client that comes back."""
-KEPT_STREAMS = 32
+KEPT_STREAMS = 16
 """So many streams that have ended are kept in one session."""
 PATIENCE = 1.0
 """Seconds that who has much to say waits for a reader that should be there any moment."""
@@ -75,6 +75,11 @@ class Stream:
     def is_read(self) -> bool:
         """Whether somebody is connected, or waits to be."""
         return self._reader is not None or self._awaited > 0
+
+    @property
+    def latest(self) -> int:
+        """The number of the last event."""
+        return self._events[-1].number if self._events else 0
 
     async def put(self, message: bytes) -> None:
         """Say something; who speaks faster than the reader reads waits, for a while also for one that is coming."""

@@ -18,7 +18,7 @@ from typing_extensions import TypeVar, Unpack
 from . import _registering, _wires
 from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
-from ._catalogue import Catalogue, Endpoint, Observer
+from ._catalogue import Catalogue, Endpoint, Observer, visit
 from ._guards import FlowStore, Guard, MemoryStore
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
@@ -32,7 +32,7 @@ from .context import Context
 from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
 from .dialects.v2026_07_28 import Wire
-from .errors import AuthorError
+from .errors import AuthorError, URLElicitationRequired
 from .transports.asgi import App
 from .transports.door import LOCAL, Callers
 from .transports.stdio import serve_stdio
@@ -195,7 +195,10 @@ class MCPServer(Generic[LifespanT]):
 
         def decorate(fn: F) -> F:
             async def run(context: Context[Any, Any]) -> dict[str, Any]:
-                value = await fn(context, dict(context.call.params))
+                try:
+                    value = await fn(context, dict(context.call.params))
+                except URLElicitationRequired as required:
+                    visit(context, required)
                 if is_input_required(value):
                     context.hand_out(*returned(value))
                 return content.raw_result(value)

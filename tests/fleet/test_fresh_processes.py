@@ -216,6 +216,7 @@ APART = {
     "test_a_listener_hears_of_changed_lists": "who listens and what changes meet in one process",
     "test_a_listener_hears_only_of_the_resources_it_named": "as above",
     "test_a_listener_is_told_when_the_server_stops": "as above",
+    "test_a_client_of_the_handshake_is_served_as_well": "a session is kept by one process",
     "test_a_cancelled_call_is_cancelled_on_the_server": "a call is cancelled where it runs",
 }
 # The tests of the other module, at this module's desk.

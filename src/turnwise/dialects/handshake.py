@@ -20,7 +20,7 @@ from .listing import page
 from .opening import Reception
 from .refusing import verdict
 from .replying import readable_id, refuse, result_reply
-from .streaming import LAST_EVENT, STANDALONE, framed, resumed, speak, tell
+from .streaming import LAST_EVENT, STANDALONE, framed, listen, resumed, speak
 from .words import CAPABILITIES, CLIENT_INFO, HANDSHAKES, LEVELS, LISTS, LOG_LEVEL, SEP_1858, TARGETS
 
 log = logging.getLogger("turnwise.server")
@@ -133,7 +133,7 @@ class Handshake:
             if (last := (post.headers or {}).get(LAST_EVENT)) is not None:
                 return resumed(session, last)
             stream = session.stream(STANDALONE)
-            self._listen(session, stream.put)
+            await self._listen(session, stream.put)
             return Reply(200, None, (), framed(session, stream))
         except Exception as error:
             return refuse(None, error, verdict, dict)
@@ -201,7 +201,7 @@ class Handshake:
         if not isinstance(method, str) or method == "initialize":
             raise MalformedMessage('Invalid request: "method" is required, and initialize comes alone')
         if "id" not in message:
-            return self._notified(session, method, message.get("params"), post)
+            return await self._notified(session, method, message.get("params"), post)
         if type(message["id"]) not in (str, int):
             raise MalformedMessage("Invalid request: an id is a string or an integer")
         return await self._served(session, self._call(session, message, post))
@@ -240,7 +240,7 @@ class Handshake:
             raise UnknownMethod(call.method)
         return Reply(200, result_reply(call.id, manner.dress(own(session, call))))
 
-    def _notified(self, session: Session, method: str, params: Any, post: Post) -> Reply:
+    async def _notified(self, session: Session, method: str, params: Any, post: Post) -> Reply:
         if method == "notifications/cancelled" and isinstance(params, dict):
             request_id: Any = params.get("requestId")
             if type(request_id) in (str, int):
@@ -249,7 +249,7 @@ class Handshake:
                 elif post.tracker is not None:
                     post.tracker.cancel(request_id)
         elif method == "notifications/initialized" and post.line is not None and post.headers is None:
-            self._listen(session, post.line.emit)
+            await self._listen(session, post.line.emit)
         return Reply(202, None)
 
     # Methods
@@ -288,10 +288,10 @@ class Handshake:
         result: dict[str, Any] = {LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 
-    def _listen(self, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _listen(self, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
         """Have a session told of changes from now on."""
         if self._service.bus is not None and (session.listening is None or session.listening.done()):
-            session.listening = asyncio.create_task(tell(self._service.bus, session, emit))
+            await listen(self._service.bus, session, emit)
 
 
 def _is_opening(message: Any) -> bool:

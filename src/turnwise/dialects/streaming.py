@@ -1,11 +1,11 @@
 """Streams of a session as server-sent events: what is said on them, and who goes on speaking when nobody listens."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from functools import partial
 
-from .._bus import SubscriptionBus
+from .._bus import Change, SubscriptionBus
 from .._messages import Line, Post, Reply
 from .._sessions import Session, Stream, Underway
 from ..errors import MalformedMessage, TooManySessions
@@ -53,14 +53,27 @@ def resumed(session: Session, last_event: bytes) -> Reply:
     """The rest of a stream, from behind this event."""
     name, _, number = last_event.decode("latin-1").rpartition("_")
     found = session.streams.get(name)
-    if found is None or not number.isdecimal() or len(number) > 15:
+    if (
+        found is None
+        or not (number.isascii() and number.isdecimal() and len(number) < 16)
+        or int(number) > found.latest
+    ):
         raise MalformedMessage("Last-Event-ID names no event that this session still has")
     return Reply(200, None, (), framed(session, found, int(number)))
 
 
-async def tell(bus: SubscriptionBus, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
-    """Pass on what changes, for as long as somebody may want to know."""
-    async with bus.subscribe(lambda change: change.kind != "resource" or change.uri in session.uris) as changes:
+async def listen(bus: SubscriptionBus, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
+    """Have a session told of changes, from this very moment and for as long as it lasts."""
+    stack = AsyncExitStack()
+    wanted = bus.subscribe(lambda change: change.kind != "resource" or change.uri in session.uris)
+    changes = await stack.enter_async_context(wanted)
+    session.listening = asyncio.create_task(_tell(stack, changes, emit))
+
+
+async def _tell(
+    stack: AsyncExitStack, changes: AsyncIterator[Change], emit: Callable[[bytes], Awaitable[None]]
+) -> None:
+    async with stack:
         async for change in changes:
             await emit(notification(CHANGES[change.kind], {} if change.uri is None else {"uri": change.uri}))
 

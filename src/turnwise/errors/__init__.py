@@ -148,3 +148,6 @@ __all__ = [
     "UnsupportedVersion",
     "VisitDeclined",
 ]
+
+for _name in __all__:
+    globals()[_name].__module__ = __name__  # As users import them, and as tracebacks are to show them.
