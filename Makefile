@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check conformance bench fuzz clean
+.PHONY: demo test check conformance bench fuzz legs clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -24,6 +24,9 @@ bench: $(VENV)/.tools
 
 fuzz: $(VENV)/.tools
 	TURNWISE_FUZZ=1 $(RUN) -m pytest tests/properties
+
+legs: $(VENV)/.tools
+	TURNWISE_LEGS=1 $(RUN) -m pytest tests/fleet/test_fresh_processes.py tests/fleet/test_relayed_flows.py
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -57,6 +57,7 @@ class Leg:
 
 LEGS = (
     Leg("server", "2026-07-28", {"required": 37, "pending": 3}),
+    Leg("server", "2025-11-25", {"required": 30, "added-after-release": 1, "pending": 2}),
     Leg("client", "2026-07-28", {"required": 32, "extension": 6, "added-after-release": 1}),
     Leg("client", "2025-11-25", {"required": 18}),
 )
@@ -162,11 +163,10 @@ def run_suite(arguments: list[str], log: Path, seconds: float) -> int | None:
     return None
 
 
-def try_server(leg: Leg) -> list[Scenario]:
-    """All scenarios in one run, against one server."""
-    with serving() as port:
-        arguments = ["server", "--url", f"http://localhost:{port}/mcp", "--requirements", leg.revision]
-        run_suite([*arguments, "-o", str(leg.results)], leg.results / "suite.log", SUITE_SECONDS)
+def try_server(leg: Leg, port: int) -> list[Scenario]:
+    """All scenarios in one run."""
+    arguments = ["server", "--url", f"http://localhost:{port}/mcp", "--requirements", leg.revision]
+    run_suite([*arguments, "-o", str(leg.results)], leg.results / "suite.log", SUITE_SECONDS)
     checks: dict[str, tuple[dict[str, Any], ...]] = {}
     for file in leg.results.glob("server-*/checks.json"):
         name = re.sub(r"^server-(.+)-\d{4}-\d\d-\d\dT.*$", r"\1", file.parent.name)
@@ -239,11 +239,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the server is ended then, too
     install()
     verdicts = []
-    for leg in LEGS:
-        shutil.rmtree(leg.results, ignore_errors=True)
-        leg.results.mkdir(parents=True)
-        scenarios = try_server(leg) if leg.side == "server" else try_client(leg)
-        verdicts.append(report(leg, scenarios))
+    with serving() as port:  # One process speaks every revision.
+        for leg in LEGS:
+            shutil.rmtree(leg.results, ignore_errors=True)
+            leg.results.mkdir(parents=True)
+            scenarios = try_server(leg, port) if leg.side == "server" else try_client(leg)
+            verdicts.append(report(leg, scenarios))
     sys.exit(0 if all(verdicts) else 1)
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from . import _carrying
 from ._binding import Binding
@@ -84,18 +84,16 @@ class Endpoint:
         if self.check is not None:
             _checked(self.check, context.call.arguments)
         arguments = binding.validate(context.call.arguments)
-        if self.plans:
-            arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
-            if self.terms.task is not None and takes_tasks(context.call):
-                await context.become_task()  # What was declared is asked first; the function itself is the task.
-        if binding.context is not None:
-            arguments[binding.context] = context
         try:
+            if self.plans:
+                arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
+                if self.terms.task is not None and takes_tasks(context.call):
+                    await context.become_task()  # What was declared is asked first; the function itself is the task.
+            if binding.context is not None:
+                arguments[binding.context] = context
             value = await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
         except URLElicitationRequired as required:
-            if context.call.held:
-                raise
-            context.hand_out(pages(required.elicitations), None)
+            visit(context, required)
         if is_input_required(value):
             context.hand_out(*returned(value))
         return self.render(context.call, value)
@@ -110,6 +108,13 @@ def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
         check(arguments)
     except ValueError as error:
         raise InvalidArguments(f"Invalid arguments: {error}") from None
+
+
+def visit(context: Context[Any, Any], required: URLElicitationRequired) -> NoReturn:
+    """Have pages visited first: by an error where the call waits here, and else by asking."""
+    if context.call.held:
+        raise required
+    context.hand_out(pages(required.elicitations), None)
 
 
 async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:

@@ -197,10 +197,11 @@ class Live:
             task.add_done_callback(lambda _: self._questions.pop(number, None))
 
     def close(self) -> None:
-        """The request is over: nobody waits for answers any more."""
+        """The request is over: its questions are no longer asked by anything, and that is said."""
         self._is_over = True
-        for task in tuple(self._questions.values()):
-            task.cancel()
+        for number, task in tuple(self._questions.items()):
+            if task.cancel():
+                self._run(self._deliver(handshake.refusal(number, handshake.INVALID_PARAMS, handshake.OVER)))
 
     def _withdrawn(self, params: Any) -> None:
         number = params.get("requestId") if isinstance(params, dict) else None

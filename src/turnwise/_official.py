@@ -59,10 +59,10 @@ class Session:
         return ListRootsResult(roots=await self._context.roots())
 
     def elicit_form(
-        self, message: str, requested_schema: Mapping[str, Any], related_request_id: Any = None
+        self, message: str, requested_schema: Mapping[str, Any], related_request_id: Any = None, key: str | None = None
     ) -> "Coroutine[Any, Any, ElicitResult]":
         """Ask the user to fill in a form described by a JSON Schema."""
-        asked: Coroutine[Any, Any, ElicitResult] = self._context._ask(asking.raw_form(message, requested_schema, None))
+        asked: Coroutine[Any, Any, ElicitResult] = self._context._ask(asking.raw_form(message, requested_schema, key))
         return asked
 
     elicit = elicit_form

@@ -131,7 +131,7 @@ class Leg:
         """The key for the next use of this name in this round."""
         inside = in_step.get()
         if self._over and not (inside is not None and inside.is_guarded):
-            raise RoundOver("this round has ended; its context cannot ask or record any more")
+            raise RoundOver
         if not name or "#" in name:
             raise ValueError(f"a key is a name without '#', not {name!r}")
         if inside is not None:
@@ -203,7 +203,7 @@ class Leg:
     def open(self, questions: Mapping[str, Question]) -> None:
         """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
-            raise RoundOver("this round has ended; its context cannot ask or record any more")
+            raise RoundOver
         if in_step.get() is not None:
             raise AuthorError("a step cannot ask, for it would run again: ask first, and give it the answer")
         for question in questions.values():
@@ -230,7 +230,7 @@ class Leg:
             return await asyncio.ensure_future(work)  # Part of a step that is waited for as a whole.
         if self._over or self.suspending:
             work.close()
-            raise RoundOver("this round has ended; a step cannot begin any more") if self._over else Suspend
+            raise RoundOver("a step cannot begin any more") if self._over else Suspend
         task = asyncio.ensure_future(work)
         self._working |= {task}
         task.add_done_callback(self._finished)

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 
 from .errors import MalformedMessage, TooManySessions
 
-KEPT_BYTES = 1024 * 1024
+KEPT_BYTES = 256 * 1024
 """So much of what was said on one stream is kept for a client that comes back."""
-KEPT_STREAMS = 32
+KEPT_STREAMS = 16
 """So many streams that have ended are kept in one session."""
+PATIENCE = 1.0
+"""Seconds that who has much to say waits for a reader that should be there any moment."""
 UNREAD = 64
 """So many events may wait for a reader before whoever speaks waits too."""
 
@@ -63,24 +65,48 @@ class Stream:
         self._read = 0
         self._reader: object | None = None
         self._is_cut = False
+        self._is_whole = False
+        self._is_coming = False
+        self._awaited = 0
         self._stirred = asyncio.Event()
         self._drained = asyncio.Event()
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody is connected."""
-        return self._reader is not None
+        """Whether somebody is connected, or waits to be."""
+        return self._reader is not None or self._awaited > 0
+
+    @property
+    def latest(self) -> int:
+        """The number of the last event."""
+        return self._events[-1].number if self._events else 0
 
     async def put(self, message: bytes) -> None:
-        """Say something; who speaks faster than the reader reads has to wait."""
+        """Say something; who speaks faster than the reader reads waits, for a while also for one that is coming."""
         self._add(message)
-        while self._reader is not None and self._events and self._events[-1].number - self._read > UNREAD:
-            self._drained.clear()
-            await self._drained.wait()
+        patience = PATIENCE
+        while self._is_unread() and self._is_expected():
+            if self._reader is not None:
+                self._drained.clear()
+                await self._drained.wait()
+            else:
+                await asyncio.sleep(PATIENCE / 100)
+                patience -= PATIENCE / 100
+                self._is_coming = self._is_coming and patience > 0
+
+    def _is_expected(self) -> bool:
+        return self._reader is not None or self._awaited > 0 or self._is_coming
+
+    def _is_unread(self) -> bool:
+        """Whether much of what was said still waits for its reader."""
+        self._forget()
+        unread = self._events[-1].number - self._read if self._events else 0
+        return unread > UNREAD or (unread > 0 and self._size > KEPT_BYTES)
 
     def end(self, message: bytes | None = None) -> None:
         """Say a last thing, or nothing."""
         if message is not None and not self.is_over:
+            self._is_whole = not self._events
             self._add(message)
         self.is_over = True
         self._stirred.set()
@@ -97,16 +123,27 @@ class Stream:
             return
         self._events.append(Event(next(self._numbers), message))
         self._size += len(message)
-        while self._size > KEPT_BYTES and len(self._events) > 1:
-            self._size -= len(self._events.popleft().message)
+        self._forget()
         self._stirred.set()
+
+    def _forget(self) -> None:
+        """Keep no more than is worth keeping; never forget what a connected reader has not read."""
+        while self._size > KEPT_BYTES and len(self._events) > 1:
+            if self._is_expected() and self._events[0].number > self._read:
+                return
+            self._size -= len(self._events.popleft().message)
 
     async def first(self) -> bytes | None:
         """Wait for the first word: the message, if it is also the last, or None."""
-        while not (self._events or self.is_over or self._is_cut):
-            self._stirred.clear()
-            await self._stirred.wait()
-        return self._events[0].message if self.is_over and len(self._events) == 1 else None
+        self._awaited += 1
+        try:
+            while not (self._events or self.is_over or self._is_cut):
+                self._stirred.clear()
+                await self._stirred.wait()
+        finally:
+            self._awaited -= 1
+        self._is_coming = not self._is_whole
+        return self._events[0].message if self._is_whole else None
 
     def _behind(self, seen: int) -> Event | None:
         """The first event behind this place that is still kept."""
@@ -116,6 +153,7 @@ class Stream:
 
     async def follow(self, after: int | None = None) -> AsyncGenerator[Event, None]:
         """All behind this place, or that nobody has read yet, until the stream ends or somebody else reads it."""
+        self._is_coming = False
         if self._is_cut:
             self._is_cut = False
             return
@@ -144,6 +182,19 @@ class Stream:
                 self._drained.set()
 
 
+class Underway(NamedTuple):
+    """A call that is being served, and the stream that it speaks on, if that is its own."""
+
+    task: "asyncio.Task[Any]"
+    stream: Stream | None = None
+
+    def cancel(self) -> None:
+        """Stop it; whatever it still says is not heard."""
+        if self.stream is not None:
+            self.stream.end()
+        self.task.cancel()
+
+
 @dataclass(slots=True, eq=False)
 class Session:
     """One client. `waits` are the requests that the server made of it and that are not answered yet; `calls` its own
@@ -160,7 +211,7 @@ class Session:
     level: str | None = None
     uris: set[str] = field(default_factory=set)
     waits: dict[int, "asyncio.Future[Any]"] = field(default_factory=dict)
-    calls: "dict[str | int, asyncio.Task[Any]]" = field(default_factory=dict)
+    calls: dict[str | int, Underway] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     listening: "asyncio.Task[None] | None" = None
     is_kept: bool = True
@@ -184,11 +235,13 @@ class Session:
         future = self.waits[number] = asyncio.get_running_loop().create_future()
         return number, future
 
-    def begin(self, request_id: str | int, task: "asyncio.Task[Any]") -> None:
-        """A call is under way; MalformedMessage if one with its id is."""
+    def begin(self, request_id: str | int, call: Underway) -> None:
+        """A call is under way, until its task is done; MalformedMessage if one with its id is."""
         if request_id in self.calls:
+            call.cancel()
             raise MalformedMessage("Invalid request: a request with this id is still under way")
-        self.calls[request_id] = task
+        self.calls[request_id] = call
+        call.task.add_done_callback(lambda _: self.calls.pop(request_id, None))
 
     def is_busy(self) -> bool:
         """Whether somebody is connected to one of its streams."""
@@ -196,8 +249,10 @@ class Session:
 
     def close(self) -> None:
         """Give everything up."""
-        for task in (*self.calls.values(), *(() if self.listening is None else (self.listening,))):
-            task.cancel()
+        for call in list(self.calls.values()):
+            call.cancel()
+        if self.listening is not None:
+            self.listening.cancel()
         for future in self.waits.values():
             future.cancel()
         for stream in self.streams.values():

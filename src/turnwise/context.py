@@ -205,7 +205,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     async def checkpoint(self, state: Any = None) -> None:
         """Keep plain data for whoever goes on, and let the call move if this instance has too much to do."""
         if self._over:
-            raise RoundOver("this round has ended; its context cannot ask or record any more")
+            raise RoundOver
         entries, entry = self.book().entries, Entry(MARKER, "", plain_data("checkpoint", "state", state))
         is_new, self._kept = entries.get(CHECKPOINT) != entry, True
         entries[CHECKPOINT] = entry

@@ -19,7 +19,7 @@ from typing_extensions import TypeVar, Unpack
 from . import _registering, _tasking, _wires
 from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
-from ._catalogue import Catalogue, Endpoint, Observer
+from ._catalogue import Catalogue, Endpoint, Observer, visit
 from ._guards import FlowStore, Guard, MemoryStore
 from ._life import Life
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
@@ -34,7 +34,7 @@ from .context import Context
 from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
 from .dialects.v2026_07_28 import Wire
-from .errors import AuthorError
+from .errors import AuthorError, URLElicitationRequired
 from .tasks.dispatch import LocalDispatcher
 from .tasks.model import TaskStore
 from .tasks.runtime import TaskOptions, Tasks
@@ -220,7 +220,10 @@ class MCPServer(Generic[LifespanT]):
 
         def decorate(fn: F) -> F:
             async def run(context: Context[Any, Any]) -> dict[str, Any]:
-                value = await fn(context, dict(context.call.params))
+                try:
+                    value = await fn(context, dict(context.call.params))
+                except URLElicitationRequired as required:
+                    visit(context, required)
                 if is_input_required(value):
                     context.hand_out(*returned(value))
                 return content.raw_result(value)

@@ -119,7 +119,7 @@ FLOWS: dict[str, tuple[Any, list[str]]] = {
         [],
     ),
     "logs": ([["info", None, "Starting: packing"]], []),
-    "logs around a question": ([["warning", "desk", {"about": "to ask"}]] * 2, ["Where to?"]),
+    "logs around a question": ([["warning", "desk", {"about": "to ask"}]], ["Where to?"]),
     "logs nobody wants": (["Told: accept", []], ["Where to?"]),
     "listening for lists": (
         {

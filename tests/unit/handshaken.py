@@ -209,7 +209,9 @@ class Web(Caller):
         """A message as the transport hands it over; a header of None is left away."""
         whole = {"mcp-session-id": self.session_id, "mcp-protocol-version": self.version}
         whole |= {name.replace("_", "-"): value for name, value in headers.items()}
-        sent = {name.encode(): value.encode() for name, value in whole.items() if value is not None}
+        sent = {
+            name.encode(): value.encode("utf-8", "surrogatepass") for name, value in whole.items() if value is not None
+        }
         access = None if self.principal is None else Identity(self.principal)
         return Post(body, _nothing, self.now, sent, access)
 

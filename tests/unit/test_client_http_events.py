@@ -26,6 +26,7 @@ from tests.unit.scripted import (
     visiting,
 )
 from turnwise import ConnectionLost, DeadlineExceeded, InvalidReply
+from turnwise._messages import Mark
 from turnwise.transports.sse import Events
 
 ENDINGS = [b"\n", b"\r\n", b"\r"]
@@ -296,3 +297,36 @@ def test_a_connection_is_used_again_after_a_stream() -> None:
             return peer.connections
 
     assert run(flow()) == 1
+
+
+# Where a stream can be taken up again
+
+
+@pytest.mark.parametrize(
+    ("stream", "last_id", "retry"),
+    [
+        (b"id: 1\ndata: x\n\n", "1", None),
+        (b"id: 1\n\nid: 2\ndata: x\n", "1", None),
+        (b"id: 1\ndata:\n\n", "1", None),
+        (b"id:1\n\nid\n\n", "", None),
+        (b"id: a\0b\n\n", "", None),
+        (b"id: \xff\n\n", "\ufffd", None),
+        (b"retry: 1500\n\n", "", 1.5),
+        (b"retry: soon\nretry: -1\nretry: 1.5\nretry: 99999999999\n\n", "", None),
+        ("retry: ١\nid: 1\n\n".encode(), "1", None),
+    ],
+)
+def test_the_id_and_the_pause_are_kept(stream: bytes, last_id: str, retry: float | None) -> None:
+    for size in (1, 2, 1000):
+        events = Events(1000)
+        for start in range(0, len(stream), size):
+            list(events.feed(stream[start : start + size]))
+        assert (events.last_id, events.retry) == (last_id, retry)
+        again = events.anew()
+        assert (again.last_id, again.retry) == (last_id, retry)
+
+
+def test_only_the_marks_that_were_asked_for_are_told() -> None:
+    stream = b"event: a\nid: 1\n\nevent: b\nid: 2\n\nid: 3\ndata: x\n\nevent: a\ndata: y\n\n"
+    assert list(Events(1000).feed(stream)) == [b"x"]
+    assert list(Events(1000, {"a": False}).feed(stream)) == [Mark("a", "1"), b"x", Mark("a", "3")]

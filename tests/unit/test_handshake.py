@@ -160,7 +160,7 @@ def test_what_is_offered_is_what_there_is() -> None:
         {"protocolVersion": 5},
         {"protocolVersion": None},
         {"protocolVersion": NEWEST, "capabilities": []},
-        {"protocolVersion": NEWEST, "capabilities": {"experimental": {"x": "y" * 5000}}},
+        {"protocolVersion": NEWEST, "capabilities": {"experimental": {"x": "y" * 70_000}}},
     ],
     ids=["none", "empty", "number", "null", "list", "large"],
 )
@@ -788,6 +788,29 @@ def test_a_client_is_told_what_changes_and_of_resources_only_those_it_watches(ro
         notification("notifications/resources/list_changed", {}),
         notification("notifications/tools/list_changed", {}),
     ]
+
+
+def test_on_a_line_nothing_is_missed_that_changes_after_the_client_said_that_it_is_ready() -> None:
+    server = make_server()
+
+    @server.tool()
+    async def touch(ctx: Context) -> str:
+        await ctx.notify_tools_changed()
+        return "touched"
+
+    async def main() -> set[str]:
+        client = Pipe(server)
+        await client.say(opening())
+        await client.next()
+        ready, call = notification("notifications/initialized"), calling("touch", id=2)
+        await asyncio.gather(*(client._carry(json.dumps(message).encode()) for message in (ready, call)))
+        await client.say(request("ping", id=3))
+        while (await client.next()).get("id") != 3:
+            pass
+        await client.close()
+        return set(kinds(client.said))
+
+    assert run(main()) == {"result", "notifications/tools/list_changed"}
 
 
 def test_changes_come_on_the_stream_of_get_and_on_no_other() -> None:

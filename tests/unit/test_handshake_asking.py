@@ -417,12 +417,8 @@ def test_an_error_of_any_shape_is_an_error(road: Any, odd: Json) -> None:
     "refused",
     [
         0,
-        pytest.param(
-            1, marks=pytest.mark.xfail(strict=True, reason="an error waits for the answers to earlier questions")
-        ),
-        pytest.param(
-            2, marks=pytest.mark.xfail(strict=True, reason="an error waits for the answers to earlier questions")
-        ),
+        1,
+        2,
     ],
 )
 def test_when_one_question_is_refused_the_others_are_taken_back(road: Any, refused: int) -> None:
@@ -558,7 +554,6 @@ def test_on_2026_the_same_pages_are_questions() -> None:
     run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="what a resolver raises becomes no question")
 def test_on_2026_pages_that_a_declared_parameter_needs_are_questions_too() -> None:
     server: MCPServer[Any] = MCPServer("pages")
 
@@ -851,7 +846,6 @@ def test_a_session_cannot_cancel_the_calls_of_another() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-@pytest.mark.xfail(strict=True, reason="a call that is cancelled before its first step is never seen to have ended")
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
 def test_a_call_that_ends_in_the_moment_in_which_it_begins_has_ended(how: str) -> None:
     async def main() -> tuple[int, bool]:
@@ -871,10 +865,7 @@ def test_a_call_that_ends_in_the_moment_in_which_it_begins_has_ended(how: str) -
 
 
 @roads
-def test_what_a_call_says_after_it_was_cancelled_is_not_sent(road: Any, request: pytest.FixtureRequest) -> None:
-    if road is web:
-        reason = "over HTTP a tool that goes on after its cancellation is heard, and its result sent"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_what_a_call_says_after_it_was_cancelled_is_not_sent(road: Any) -> None:
     server, ended = make_server(), asyncio.Event()
 
     @server.tool()
@@ -986,25 +977,27 @@ def test_a_stream_begins_with_an_id_from_which_it_can_be_taken_up_and_says_when_
     run(main())
 
 
-def add_closing(server: MCPServer[Any]) -> asyncio.Event:
-    may_end = asyncio.Event()
+def add_closing(server: MCPServer[Any]) -> tuple[asyncio.Event, asyncio.Event]:
+    """A tool that lets its client go, an event when it has done so, and one that lets it end."""
+    has_closed, may_end = asyncio.Event(), asyncio.Event()
 
     @server.tool()
     async def slow(ctx: Context, first: bool = False) -> str:
         if first:
             await ctx.report_progress(1)
         ctx.close_stream()
+        has_closed.set()
         await may_end.wait()
         return "done"
 
-    return may_end
+    return has_closed, may_end
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_a_long_call_lets_its_client_go_and_the_client_comes_back_for_the_result(first: bool) -> None:
     async def main() -> None:
         server = make_server()
-        may_end = add_closing(server)
+        _, may_end = add_closing(server)
         async with web(server) as client:
             reply = await client.reply(calling("slow", {"first": first}, progressToken=1))
             events = await events_of(reply)
@@ -1024,10 +1017,13 @@ def test_a_long_call_lets_its_client_go_and_the_client_comes_back_for_the_result
 def test_a_client_that_would_not_come_back_is_not_let_go(version: str) -> None:
     async def main() -> None:
         server = make_server()
-        may_end = add_closing(server)
+        has_closed, may_end = add_closing(server)
         async with web(server, version) as client:
             call = await client.call("slow")
-            await until(lambda: client.session.calls)
+            await has_closed.wait()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert len(client.tasks) == 1
             may_end.set()
             reply = await client.next()
             assert (reply["id"], text(reply)) == (call, "done")
@@ -1103,7 +1099,6 @@ def test_everything_that_is_said_at_once_arrives() -> None:
     run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="bytes that a connected reader has not read yet are forgotten")
 def test_much_that_is_said_at_once_arrives_too() -> None:
     server = make_server()
 
@@ -1177,7 +1172,6 @@ def test_a_call_in_a_batch_may_ask(road: Any, version: str) -> None:
 
 
 @roads
-@pytest.mark.xfail(strict=True, reason="a call of a batch is not known by its id")
 def test_a_call_in_a_batch_may_be_cancelled(road: Any) -> None:
     async def main() -> None:
         async with road(make_server(), VERSIONS[1]) as client:
@@ -1253,7 +1247,6 @@ def test_after_its_request_has_ended_nothing_can_be_asked(road: Any, way: Callab
     run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="the error says that a round has ended, and not to what a question belongs")
 def test_who_asks_after_the_request_is_told_the_rule() -> None:
     async def main() -> str:
         kept = Kept()
@@ -1263,7 +1256,7 @@ def test_who_asks_after_the_request_is_told_the_rule() -> None:
                 await kept.context.elicit("Still there?", str)
             return str(told.value)
 
-    assert "only while the client's request is served" in run(main())
+    assert "a question belongs to a request that is under way (SEP-2260)" in run(main())
 
 
 def test_a_task_of_an_earlier_round_cannot_ask_in_a_later_one() -> None:

@@ -144,10 +144,6 @@ def test_a_session_whose_reader_left_is_idle_again() -> None:
     run(main())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a client that waits for the reply of a call that has said nothing yet does not count as connected",
-)
 def test_a_session_whose_client_waits_for_a_reply_is_not_idle() -> None:
     async def main() -> None:
         sessions = limited(idle=10)
@@ -282,7 +278,6 @@ def test_the_first_word_is_told_if_it_is_also_the_last() -> None:
     assert run(main()) == [b"only", None, None, None]
 
 
-@pytest.mark.xfail(strict=True, reason="a stream that is ended by its session passes its only word off as the last one")
 def test_a_word_that_was_not_the_last_is_not_taken_for_it_when_the_session_ends() -> None:
     async def main() -> Any:
         session = opened(limited())
@@ -501,7 +496,6 @@ def test_who_waits_for_a_reader_goes_on_when_that_one(how: str) -> None:
     run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="bytes are forgotten although a reader is there who has not read them")
 def test_nothing_is_forgotten_that_a_connected_reader_has_not_read() -> None:
     async def main() -> list[int]:
         stream = Stream("0")

@@ -7,20 +7,20 @@ between the versions is a `Manner`, one file each: where answers come from, and 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from .._bus import SubscriptionBus
 from .._json import encode
 from .._messages import Call, Outcome, Post, Reply
 from .._sealed import RequestStateSecurity
-from .._sessions import Session, Sessions
+from .._sessions import Session, Sessions, Underway
 from ..errors import InvalidParams, MalformedMessage, UnknownMethod
 from .listing import page
 from .opening import Reception
 from .refusing import verdict
-from .replying import refuse, result_reply
-from .streaming import LAST_EVENT, STANDALONE, framed, resumed, speak, tell
+from .replying import readable_id, refuse, result_reply
+from .streaming import LAST_EVENT, STANDALONE, framed, listen, resumed, speak
 from .words import CAPABILITIES, CLIENT_INFO, DRAFT_2026_02, HANDSHAKES, LEVELS, LISTS, LOG_LEVEL, NAMED, SEP_1858
 
 log = logging.getLogger("turnwise.server")
@@ -80,12 +80,12 @@ class Manner(Protocol):
 class Turns(Manner, Protocol):
     """A manner in which answers come as an array of responses."""
 
-    async def left(self, post: Post) -> tuple[dict[str, Any], str]:
-        """The request that the responses belong to, and its token."""
+    async def left(self, post: Post) -> tuple[dict[str, Any], str, list[str]]:
+        """The request that the responses belong to, its token, and the ids of what it asked."""
         ...
 
-    def answers(self, messages: list[Any]) -> Mapping[str, Any]:
-        """What the responses say."""
+    def answers(self, messages: list[Any], asked: Collection[str]) -> Mapping[str, Any]:
+        """What the responses say to what was asked."""
         ...
 
 
@@ -139,7 +139,7 @@ class Handshake:
             if (last := (post.headers or {}).get(LAST_EVENT)) is not None:
                 return resumed(session, last)
             stream = session.stream(STANDALONE)
-            self._listen(session, stream.put)
+            await self._listen(session, stream.put)
             return Reply(200, None, (), framed(session, stream))
         except Exception as error:
             return refuse(None, error, verdict, dict)
@@ -149,9 +149,9 @@ class Handshake:
     async def _several(self, session: Session, messages: list[Any], post: Post) -> Reply:
         """An array: the answers of a turn, or, as the two oldest versions have it, a batch."""
         if self._turns is not None and session.version == SEP_1858:
-            message, state = await self._turns.left(post)
+            message, state, asked = await self._turns.left(post)
             try:
-                answers = self._turns.answers(messages)
+                answers = self._turns.answers(messages, asked)
                 call = self._call(session, message, post._replace(body=encode(message)))
                 return await self._served(session, call._replace(answers=answers, state=state))
             except Exception as error:
@@ -162,9 +162,9 @@ class Handshake:
             raise MalformedMessage(f"Invalid request: a batch has 1 to {BATCH} messages")
 
         async def replies(inner: Post) -> bytes | None:
-            posts = (inner._replace(body=encode(message)) for message in messages)
-            parts = [self._replied(session, *pair) for pair in zip(messages, posts, strict=True)]
-            bodies = [reply.body for reply in await asyncio.gather(*parts) if reply.body is not None]
+            parts = [self._part(session, message, inner._replace(body=encode(message))) for message in messages]
+            found = await asyncio.gather(*parts)
+            bodies = [reply.body for reply in found if reply is not None and reply.body is not None]
             return b"[" + b",".join(bodies) + b"]" if bodies else None
 
         if not any(isinstance(message, dict) and "id" in message and "method" in message for message in messages):
@@ -173,6 +173,22 @@ class Handshake:
         if post.line is not None:
             return Reply(200, await replies(post._replace(tracker=None)))
         return await speak(session, f"batch {id(messages)}", post, self._sessions.limits.calls, replies)
+
+    async def _part(self, session: Session, message: Any, post: Post) -> Reply | None:
+        """The reply to one message of a batch; None where its call is cancelled meanwhile."""
+        request_id = readable_id(message)
+        if request_id is None:
+            return await self._replied(session, message, post)
+        task = asyncio.ensure_future(self._replied(session, message, post))
+        try:
+            session.begin(request_id, Underway(task))
+        except MalformedMessage as error:
+            return refuse(message, error, verdict, dict)
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+        return None if task.cancelled() else task.result()
 
     async def _replied(self, session: Session, message: Any, post: Post) -> Reply:
         try:
@@ -185,6 +201,8 @@ class Handshake:
             raise MalformedMessage('Invalid request: "jsonrpc": "2.0" is required')
         method = message.get("method")
         if method is None and ("result" in message or "error" in message):
+            if session.version == SEP_1858 and LAST_EVENT in (post.headers or {}):
+                raise MalformedMessage("Invalid request: the answers of a turn come as an array")
             return _settle(session, message)
         if method is None and session.version == DRAFT_2026_02 and "input_responses" in message:
             # "Currently there is no required response to this message."
@@ -196,7 +214,7 @@ class Handshake:
         if not isinstance(method, str) or method == "initialize":
             raise MalformedMessage('Invalid request: "method" is required, and initialize comes alone')
         if "id" not in message:
-            return self._notified(session, method, message.get("params"), post)
+            return await self._notified(session, method, message.get("params"), post)
         if type(message["id"]) not in (str, int):
             raise MalformedMessage("Invalid request: an id is a string or an integer")
         return await self._served(session, self._call(session, message, post))
@@ -212,7 +230,11 @@ class Handshake:
         if member is not None and not isinstance(arguments, dict | None):
             raise InvalidParams("params.arguments must be an object")
         answers, state = self._manners[session.version].given(message, params)
-        meta = {**params.get("_meta", {}), LOG_LEVEL: session.level or LEVELS[0]}
+        meta = dict(params.get("_meta", {}))
+        if session.is_kept:
+            meta[LOG_LEVEL] = session.level or LEVELS[0]
+        elif meta.get(LOG_LEVEL) not in LEVELS:
+            meta.pop(LOG_LEVEL, None)
         if session.client is not None:
             meta[CLIENT_INFO] = session.client
         declared = session.capabilities if session.is_kept else meta.get(CAPABILITIES, session.capabilities)
@@ -231,7 +253,7 @@ class Handshake:
             raise UnknownMethod(call.method)
         return Reply(200, result_reply(call.id, manner.dress(own(session, call))))
 
-    def _notified(self, session: Session, method: str, params: Any, post: Post) -> Reply:
+    async def _notified(self, session: Session, method: str, params: Any, post: Post) -> Reply:
         if method == "notifications/cancelled" and isinstance(params, dict):
             request_id: Any = params.get("requestId")
             if type(request_id) in (str, int):
@@ -240,7 +262,7 @@ class Handshake:
                 elif post.tracker is not None:
                     post.tracker.cancel(request_id)
         elif method == "notifications/initialized" and post.line is not None and post.headers is None:
-            self._listen(session, post.line.emit)
+            await self._listen(session, post.line.emit)
         return Reply(202, None)
 
     # Methods
@@ -279,10 +301,10 @@ class Handshake:
         result: dict[str, Any] = {LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 
-    def _listen(self, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _listen(self, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
         """Have a session told of changes from now on."""
         if self._service.bus is not None and (session.listening is None or session.listening.done()):
-            session.listening = asyncio.create_task(tell(self._service.bus, session, emit))
+            await listen(self._service.bus, session, emit)
 
 
 def _is_opening(message: Any) -> bool:

@@ -15,6 +15,7 @@ from .words import DRAFTS, HANDSHAKES, ROOTS, SERVER_INFO, SESSION
 
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32600, -32601, -32602, -32603
 UNASSOCIATED = "{method} may be asked only in the course of a request of the client's; this belongs to none (SEP-2260)"
+OVER = "The request that this was asked in is over (SEP-2260)"
 LONGEST_ID = 64 * 1024
 """Characters of an event's id that are still sent back in a header."""
 _VERSION_HEADER = "MCP-Protocol-Version"

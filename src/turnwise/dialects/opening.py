@@ -18,8 +18,10 @@ from .words import HANDSHAKES, SEP_1858, TASKS, VERSION
 
 SESSION, PROTOCOL = b"mcp-session-id", b"mcp-protocol-version"
 EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
-LARGEST_OPENING = 4 * 1024
-"""Bytes of `initialize`: what it says is kept for as long as the session, or carried in every request's header."""
+LARGEST_OPENING = 64 * 1024
+"""Bytes of `initialize`: what it says is kept for as long as the session."""
+LONGEST_ID = 6 * 1024
+"""Characters of a session's id where it carries what the client said of itself."""
 _SEALED = "handshake"
 
 
@@ -80,8 +82,13 @@ class Reception:
         if version in HANDSHAKES:
             session = self._sessions.open(version, capabilities, client, principal, post.now)
             return session, [(b"mcp-session-id", session.id.encode())]
-        facts = [_SEALED, self._offer.info["name"], int(post.now), version, capabilities, client, principal]
+        name = (
+            {part: client[part] for part in ("name", "version") if part in client} if isinstance(client, dict) else None
+        )
+        facts = [_SEALED, self._offer.info["name"], int(post.now), version, capabilities, name, principal]
         token = self._security.codec.seal(encode(facts))
+        if len(token) > LONGEST_ID:
+            raise InvalidParams("the client says more of itself than a header can carry")
         return _stateless(version, capabilities, client, principal, post.now), [(b"mcp-session-id", token.encode())]
 
     def find(self, post: Post) -> Session | None:

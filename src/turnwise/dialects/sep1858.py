@@ -10,7 +10,7 @@ server's store, and the id names it. The proposal leaves its version open; ours 
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from .._guards import Guard
@@ -19,9 +19,10 @@ from .._messages import Ask, Call, Done, Outcome, Post, Question, Reply
 from .._sealed import RequestStateSecurity
 from .._sessions import Session
 from ..errors import AuthorError, ClientRefused, InvalidParams, InvalidRequestState, MalformedMessage
-from .asking import request_of
 from .replying import result_reply
 from .streaming import LAST_EVENT, event
+from .v2025_11_25 import live_request
+from .words import HANDSHAKES
 
 LONGEST_ID = 6 * 1024
 """What fits into a header behind the usual proxies, which take lines of 8 KiB."""
@@ -52,36 +53,39 @@ class MultiTurn:
             call = call._replace(answers={}, state=outcome.carrier)
         if isinstance(outcome, Done):
             return Reply(200, result_reply(call.id, self.dress(outcome.result)))
-        last = await self._sealed(call, outcome.carrier)
+        last = await self._sealed(call, outcome.carrier, [*outcome.questions])
         return Reply(200, None, (), _turn(outcome.questions, last))
 
-    async def left(self, post: Post) -> tuple[dict[str, Any], str]:
-        """The request that was left, and its token."""
+    async def left(self, post: Post) -> tuple[dict[str, Any], str, list[str]]:
+        """The request that was left, its token, and the ids of what it asked."""
         last = (post.headers or {}).get(LAST_EVENT)
         if last is None:
             raise MalformedMessage("Invalid request: an array of responses comes with the header Last-Event-ID")
-        request_id, method, params, state = await self._opened(last.decode("latin-1"))
-        return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, state
+        request_id, method, params, state, asked = await self._opened(last.decode("latin-1"))
+        return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, state, asked
 
-    def answers(self, messages: list[Any]) -> Mapping[str, Any]:
-        """The answers to it; ClientRefused where one of them is an error."""
+    def answers(self, messages: list[Any], asked: Collection[str]) -> Mapping[str, Any]:
+        """The answers to what was asked; ClientRefused where one of them is an error."""
         if len(messages) > MOST_ANSWERS:
             raise MalformedMessage(f"Invalid request: at most {MOST_ANSWERS} responses are taken at once")
         answers = {}
         for message in messages:
-            if not isinstance(message, dict) or "method" in message or not isinstance(message.get("id"), str):
+            is_response = isinstance(message, dict) and message.get("jsonrpc") == "2.0" and "method" not in message
+            if not is_response or not isinstance(message.get("id"), str):
                 raise MalformedMessage(
                     "Invalid request: every member of the array is a response, under its request's id"
                 )
+            if message["id"] not in asked:
+                continue
             if isinstance(message.get("error"), dict):
                 raise ClientRefused(message["id"], message["error"].get("code"), message["error"].get("message"))
             answers[message["id"]] = message.get("result")
         return answers
 
-    async def _sealed(self, call: Call, state: str) -> str:
+    async def _sealed(self, call: Call, state: str, asked: list[str]) -> str:
         """The id of a turn's last event."""
         params = decode(call.post.body)["params"]
-        facts = [call.id, call.method, params, state]
+        facts = [call.id, call.method, params, state, asked]
         token = self._security.codec.seal(encode([_SEALED, facts]))
         if len(token) <= LONGEST_ID:
             return token
@@ -110,5 +114,5 @@ async def _turn(questions: Mapping[str, Question], last: str) -> AsyncGenerator[
     yield event(None, "1", "buffer_input")
     for number, (key, question) in enumerate(questions.items(), 2):
         # The request's id is the question's key: the answer comes back under it.
-        yield event(encode({"jsonrpc": "2.0", "id": key, **request_of(question)}), str(number))
+        yield event(live_request(key, question, HANDSHAKES[-1]), str(number))
     yield event(None, last, "input_required")

@@ -1,12 +1,13 @@
 """Streams of a session as server-sent events: what is said on them, and who goes on speaking when nobody listens."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from functools import partial
 
-from .._bus import SubscriptionBus
+from .._bus import Change, SubscriptionBus
 from .._messages import Line, Post, Reply
-from .._sessions import Session, Stream
+from .._sessions import Session, Stream, Underway
 from ..errors import MalformedMessage, TooManySessions
 from .notifying import notification
 from .words import CHANGES, HANDSHAKES
@@ -24,42 +25,55 @@ async def speak(
 
     What it says before its last word makes the reply a stream, from which a client that lost it can go on.
     """
-    if request_id in session.calls:
-        raise MalformedMessage("Invalid request: a request with this id is still under way")
-    if len(session.calls) >= most:
+    if len(session.calls) >= most and request_id not in session.calls:
         raise TooManySessions(most, "calls in this session")
     stream = session.stream()
     # Earlier versions do not say that a client whose stream is closed is to come back.
     cut = stream.cut if session.version >= HANDSHAKES[-1] else None
     inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put, cut))
-    session.calls[request_id] = asyncio.create_task(_said(session, request_id, stream, work(inner)))
+    task = asyncio.create_task(_said(work, inner))
+    task.add_done_callback(partial(_ended, stream))
+    session.begin(request_id, Underway(task, stream))
     if (last := await stream.first()) is not None:
         session.streams.pop(stream.name, None)
         return Reply(200, last)
     return Reply(200, None, (), framed(session, stream))
 
 
-async def _said(session: Session, request_id: str | int, stream: Stream, work: Awaitable[bytes | None]) -> None:
-    last = None
-    try:
-        last = await work
-    finally:
-        session.calls.pop(request_id, None)
-        stream.end(last)
+async def _said(work: Callable[[Post], Awaitable[bytes | None]], post: Post) -> bytes | None:
+    return await work(post)
+
+
+def _ended(stream: Stream, task: "asyncio.Task[bytes | None]") -> None:
+    """The last word, where there is one: a call that was cancelled has none, even if it never began."""
+    stream.end(None if task.cancelled() or task.exception() is not None else task.result())
 
 
 def resumed(session: Session, last_event: bytes) -> Reply:
     """The rest of a stream, from behind this event."""
     name, _, number = last_event.decode("latin-1").rpartition("_")
     found = session.streams.get(name)
-    if found is None or not number.isdecimal() or len(number) > 15:
+    if (
+        found is None
+        or not (number.isascii() and number.isdecimal() and len(number) < 16)
+        or int(number) > found.latest
+    ):
         raise MalformedMessage("Last-Event-ID names no event that this session still has")
     return Reply(200, None, (), framed(session, found, int(number)))
 
 
-async def tell(bus: SubscriptionBus, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
-    """Pass on what changes, for as long as somebody may want to know."""
-    async with bus.subscribe(lambda change: change.kind != "resource" or change.uri in session.uris) as changes:
+async def listen(bus: SubscriptionBus, session: Session, emit: Callable[[bytes], Awaitable[None]]) -> None:
+    """Have a session told of changes, from this very moment and for as long as it lasts."""
+    stack = AsyncExitStack()
+    wanted = bus.subscribe(lambda change: change.kind != "resource" or change.uri in session.uris)
+    changes = await stack.enter_async_context(wanted)
+    session.listening = asyncio.create_task(_tell(stack, changes, emit))
+
+
+async def _tell(
+    stack: AsyncExitStack, changes: AsyncIterator[Change], emit: Callable[[bytes], Awaitable[None]]
+) -> None:
+    async with stack:
         async for change in changes:
             await emit(notification(CHANGES[change.kind], {} if change.uri is None else {"uri": change.uri}))
 

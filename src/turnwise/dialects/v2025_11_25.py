@@ -8,6 +8,7 @@ over a question, and what a later round does again it does again on all of them.
 by construction: a request leaves here only out of a call that is under way, on that call's own stream.
 """
 
+import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -82,15 +83,14 @@ async def _asked(session: Session, call: Call, questions: Mapping[str, Question]
     asked = {key: session.expect() for key in questions}
     try:
         for key, question in questions.items():
-            await call.post.emit(_request(asked[key][0], question, session.version))
-        answers = {}
-        for key, question in questions.items():
-            message = await asked[key][1]
-            if "result" not in message:
-                error = message["error"] if isinstance(message.get("error"), dict) else {}
-                raise ClientRefused(question.method, error.get("code"), error.get("message"))
-            answers[key] = message["result"]
-        return answers
+            await call.post.emit(live_request(asked[key][0], question, session.version))
+        waiting = {future: question for (_, future), question in zip(asked.values(), questions.values(), strict=True)}
+        left = set(waiting)
+        while left:
+            done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                _check_answered(waiting[future], future.result())
+        return {key: future.result()["result"] for key, (_, future) in asked.items()}
     except ClientRefused:
         for number, future in asked.values():
             if not future.done():
@@ -101,7 +101,13 @@ async def _asked(session: Session, call: Call, questions: Mapping[str, Question]
             session.waits.pop(number, None)
 
 
-def _request(number: int, question: Question, version: str) -> bytes:
+def _check_answered(question: Question, message: Mapping[str, Any]) -> None:
+    if "result" not in message:
+        error = message["error"] if isinstance(message.get("error"), dict) else {}
+        raise ClientRefused(question.method, error.get("code"), error.get("message"))
+
+
+def live_request(number: int | str, question: Question, version: str) -> bytes:
     """A question as a request, in the words of a version."""
     body = request_of(question)
     if question.method == ELICIT:
