@@ -248,7 +248,12 @@ def test_a_request_says_who_the_client_is_what_it_can_do_and_what_it_wants_to_he
     assert meta == {
         f"{prefix}/protocolVersion": "2026-07-28",
         f"{prefix}/clientInfo": {"name": "tester", "version": "3"},
-        f"{prefix}/clientCapabilities": {"sampling": {"tools": {}}, "roots": {}, "experimental": {"x": {}}},
+        f"{prefix}/clientCapabilities": {
+            "sampling": {"tools": {}},
+            "roots": {},
+            "experimental": {"x": {}},
+            "extensions": {f"{prefix}/tasks": {}},
+        },
         f"{prefix}/logLevel": "warning",
         "com.example/trace": "abc",
     }
@@ -258,7 +263,7 @@ def test_a_client_without_callbacks_declares_no_capabilities() -> None:
     tap = Tap(shop())
 
     async def visit() -> None:
-        async with Client(tap):
+        async with Client(tap, tasks=False):
             pass
 
     run(visit())
