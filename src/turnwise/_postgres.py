@@ -71,12 +71,12 @@ class Database:
     async def row(self, statement: str, *arguments: Any) -> Any:
         """The row that one statement gives, if any. CallerError where the database cannot be used."""
         statement = statement.replace("{0}", self.prefix)
-        return await self._kept_trying(lambda pool: pool.fetchrow(statement, *arguments))
+        return await self.using(lambda pool: pool.fetchrow(statement, *arguments))
 
     async def rows(self, statement: str, *arguments: Any) -> list[Any]:
         """All the rows that one statement gives."""
         statement = statement.replace("{0}", self.prefix)
-        return await self._kept_trying(lambda pool: pool.fetch(statement, *arguments))
+        return await self.using(lambda pool: pool.fetch(statement, *arguments))
 
     async def within(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """Several statements, all or none. Each sees what others had committed when it began."""
@@ -85,7 +85,19 @@ class Database:
             async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
                 return await work(connection)
 
-        return await self._kept_trying(transact)
+        return await self.using(transact)
+
+    async def using(self, attempt: "Callable[[Pool], Awaitable[T]]") -> T:
+        """What an attempt gives; it is made again where the database went away for a moment."""
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                return await attempt(await self._opened())
+            except _ERRORS as error:
+                pause = next(pauses, None)
+                if pause is None or not is_passing(error) or isinstance(error, TimeoutError):
+                    raise CallerError(f"the store in PostgreSQL cannot be used: {_reason(error)}") from error
+            await asyncio.sleep(pause)
 
     async def hear(self, channel: str, heard: Callable[[str], None]) -> None:
         """Until cancelled, call for each notification on a channel; and with "" where some may have been missed."""
@@ -130,17 +142,6 @@ class Database:
                 connection.remove_termination_listener(lose)
                 await connection.remove_listener(channel, relay)
 
-    async def _kept_trying(self, attempt: "Callable[[Pool], Awaitable[T]]") -> T:
-        pauses = iter(PAUSES)
-        while True:
-            try:
-                return await attempt(await self._opened())
-            except _ERRORS as error:
-                pause = next(pauses, None)
-                if pause is None or not isinstance(error, _PASSING) or isinstance(error, TimeoutError):
-                    raise CallerError(f"the store in PostgreSQL cannot be used: {_reason(error)}") from error
-            await asyncio.sleep(pause)
-
     async def _opened(self) -> "Pool":
         """The pool, with the tables in place."""
         loop = asyncio.get_running_loop()
@@ -167,6 +168,11 @@ class Database:
             statement_cache_size=self._statement_cache_size,
             reset=_keep,
         )
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Whether the database is away, or busy, rather than asked for something wrong."""
+    return isinstance(error, _PASSING)
 
 
 async def _keep(connection: Any) -> None:
