@@ -78,6 +78,9 @@ from .errors import (
     URLElicitationRequired,
 )
 from .server import MCPServer
+from .tasks.model import Task, TaskStore
+from .tasks.runtime import TaskOptions
+from .tasks.sqlite import SQLiteTaskStore
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
@@ -93,6 +96,8 @@ if TYPE_CHECKING:
     from .stores.redis import RedisStore
     from .stores.sqlite import SQLiteStore
     from .sync import SyncClient
+    from .tasks.pgqueuer import PgQueuerDispatcher
+    from .tasks.postgres import PostgresTaskStore
     from .telemetry import OpenTelemetry
     from .transports.http import HTTP
     from .transports.process import Command
@@ -161,7 +166,9 @@ __all__ = [
     "PeerError",
     "Pending",
     "PendingStore",
+    "PgQueuerDispatcher",
     "PostgresStore",
+    "PostgresTaskStore",
     "RedirectRefused",
     "RedisStore",
     "ReplayMismatch",
@@ -173,6 +180,7 @@ __all__ = [
     "Running",
     "SQLitePendingStore",
     "SQLiteStore",
+    "SQLiteTaskStore",
     "Sample",
     "SessionLimits",
     "StateCodec",
@@ -181,6 +189,9 @@ __all__ = [
     "Subscription",
     "SubscriptionBus",
     "SyncClient",
+    "Task",
+    "TaskOptions",
+    "TaskStore",
     "TokenVerifier",
     "TooManyRounds",
     "ToolError",
@@ -208,7 +219,9 @@ _LATER = {
     "OpenTelemetry": "turnwise.telemetry",
     "Pending": "turnwise._pending",
     "PendingStore": "turnwise._pending",
+    "PgQueuerDispatcher": "turnwise.tasks.pgqueuer",
     "PostgresStore": "turnwise.stores.postgres",
+    "PostgresTaskStore": "turnwise.tasks.postgres",
     "RedisStore": "turnwise.stores.redis",
     "ResponseCache": "turnwise._caching",
     "SQLiteStore": "turnwise.stores.sqlite",

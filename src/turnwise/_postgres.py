@@ -134,7 +134,8 @@ class Database:
             heard("")
             while not is_lost.is_set():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(is_lost.wait(), PROBE_SECONDS)
+                    async with asyncio.timeout(PROBE_SECONDS):
+                        await is_lost.wait()
                     return
                 await connection.execute("SELECT 1", timeout=CONNECT_SECONDS)
         finally:

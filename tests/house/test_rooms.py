@@ -119,6 +119,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("tasks/runtime.py", "_play"),
         ("tasks/dispatch.py", "_pause"),
         ("tasks/dispatch.py", "_purge"),
+        ("tasks/pgqueuer.py", "work"),
         ("_shedding.py", "is_overloaded"),
         ("_catalogue.py", "play"),
         ("_replaying.py", "_leg"),

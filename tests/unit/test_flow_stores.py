@@ -127,14 +127,6 @@ def temporary_home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with temporary_home() as home:
-        server = Postgres(home)
-        yield server
-        server.stop()
-
-
-@pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
     with temporary_home() as home:
         server = RedisServer(home)

@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -40,16 +40,6 @@ SHARED = ["file", "postgres"]
 
 
 # Where stores live
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Any]:
-    from tests.unit.test_flow_stores import Postgres, temporary_home
-
-    with temporary_home() as home:
-        server = Postgres(home)
-        yield server
-        server.stop()
 
 
 class Place:

@@ -49,16 +49,16 @@ class LocalDispatcher:
                 await self._fill(tasks, playing)
                 pause = await _pause(tasks, is_full=len(playing) >= tasks.options.workers)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(tasks.woken.wait(), pause)
+                    async with asyncio.timeout(pause):  # Before Python 3.12, wait_for may swallow a cancellation.
+                        await tasks.woken.wait()
         finally:
-            for task in aside:
-                task.cancel()
             await drain(playing, tasks.options.grace)
+            await ended(aside)
 
     async def _fill(self, tasks: Tasks, playing: "set[asyncio.Task[bool]]") -> None:
         """Begin legs until there are none, or no room for more; twice as many at a time for as long as there are."""
 
-        def ended(task: "asyncio.Task[bool]") -> None:
+        def end(task: "asyncio.Task[bool]") -> None:
             was_full = len(playing) >= tasks.options.workers
             playing.discard(task)
             if was_full or tasks.options.most:
@@ -70,7 +70,7 @@ class LocalDispatcher:
             for claim in claims:
                 task = asyncio.create_task(tasks.play(claim))
                 playing.add(task)
-                task.add_done_callback(ended)
+                task.add_done_callback(end)
             if len(claims) < asked:
                 return
             asked = min(2 * asked, MOST_CLAIMS)
@@ -99,7 +99,7 @@ async def _claimed(tasks: Tasks, count: int) -> list[Claim]:
 async def _pause(tasks: Tasks, *, is_full: bool) -> float:
     """For how long there is nothing to do, unless somebody says otherwise. Nobody says that a limit is free again."""
     now = time.time()
-    pause = IDLE_SECONDS if isinstance(tasks.store, Telling) and not tasks.options.most else LOOK_SECONDS
+    pause = idle(tasks) if isinstance(tasks.store, Telling) and not tasks.options.most else LOOK_SECONDS
     if is_full:
         return pause
     try:
@@ -109,10 +109,22 @@ async def _pause(tasks: Tasks, *, is_full: bool) -> float:
     return pause if due is None else min(pause, max(0.0, due - now))
 
 
+def idle(tasks: Tasks) -> float:
+    """How often to look for legs of which nobody tells: those of workers that fell silent."""
+    return min(IDLE_SECONDS, tasks.options.lease / 2)
+
+
 def background(tasks: Tasks) -> "list[asyncio.Task[None]]":
     """What goes on beside the legs: to forget what is over its time, and to listen."""
     listening = [tasks.store.listen(tasks.heard)] if isinstance(tasks.store, Telling) else []
     return [asyncio.create_task(work) for work in (_purge(tasks), *listening)]
+
+
+async def ended(aside: "list[asyncio.Task[None]]") -> None:
+    """Be done with what went on beside the legs."""
+    for task in aside:
+        task.cancel()
+    await asyncio.wait(aside)
 
 
 async def drain(playing: "set[asyncio.Task[bool]]", grace: float) -> None:

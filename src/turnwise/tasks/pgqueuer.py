@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from .._postgres import Database, is_passing
 from ..errors import CallerError
-from .dispatch import IDLE_SECONDS, LOOK_SECONDS, background, drain
+from .dispatch import IDLE_SECONDS, LOOK_SECONDS, background, drain, ended, idle
 from .postgres import Leg, PostgresTaskStore
 from .runtime import Tasks
 
@@ -26,7 +26,7 @@ try:
     from pgqueuer.core.qm import QueueManager
     from pgqueuer.core.tm import TaskManager
     from pgqueuer.domain.errors import RetryRequested
-    from pgqueuer.domain.models import Job
+    from pgqueuer.domain.models import Job, TableChangedEvent, utc_now
     from pgqueuer.domain.settings import DBSettings
     from pgqueuer.domain.types import Channel
     from pgqueuer.queries import Queries
@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 AGAIN_SECONDS = 1.0
 SWEEP_SECONDS, SWEEP_MOST = 5.0, 100
+PRUNE_SECONDS, KEPT = 600.0, "1 day"
 SOON = timedelta(milliseconds=20)
 
 
@@ -75,11 +76,7 @@ class PgQueuerDispatcher:
 
     async def enqueue(self, connection: Any, legs: Sequence[Leg]) -> None:
         """Have legs played. A leg that waits in the queue already is not put there twice."""
-        await self.put(AsyncpgDriver(connection), legs)
-
-    async def put(self, driver: Any, legs: Sequence[Leg]) -> None:
-        """The same, by any way to the database."""
-        await self.queries(driver).enqueue(
+        await self.queries(AsyncpgDriver(connection)).enqueue(
             [leg.tool for leg in legs],
             [leg.task_id.encode() for leg in legs],
             [0] * len(legs),
@@ -97,11 +94,10 @@ class PgQueuerDispatcher:
         try:
             await asyncio.shield(working)
         finally:
-            for task in aside:
-                task.cancel()
             shift.leave()
             await drain(shift.playing, tasks.options.grace)
             await asyncio.wait([working])
+            await ended(aside)
 
     def queries(self, driver: Any) -> Queries:
         """PgQueuer's statements, for our tables."""
@@ -113,6 +109,12 @@ class PgQueuerDispatcher:
         manager = QueueManager(self.queries(driver), Channel(self._settings.channel))
         manager.min_dequeue_poll_interval = SOON
         return manager
+
+    @property
+    def pruning(self) -> str:
+        """The statement that drops what PgQueuer has counted and nobody looks at any more."""
+        table = self._settings.qualified.queue_table_log
+        return f"DELETE FROM {table} WHERE aggregated AND created < now() - interval '{KEPT}'"
 
     def _told(self) -> str:
         return f"PGQUEUER_PREFIX={self._settings.prefix} pgq install"
@@ -139,7 +141,7 @@ class _Shift:
             try:
                 # A job that is over counts until PgQueuer has written that down, so there may be more than are played.
                 await self._manager.run(
-                    dequeue_timeout=timedelta(seconds=IDLE_SECONDS),
+                    dequeue_timeout=timedelta(seconds=idle(self._tasks)),
                     batch_size=workers // 2,
                     max_concurrent_tasks=2 * workers,
                     heartbeat_timeout=timedelta(seconds=self._tasks.options.lease),
@@ -154,25 +156,34 @@ class _Shift:
         self._manager.shutdown.set()
 
     async def sweep(self) -> None:
-        """Enqueue what is due since some time, and serve tools that were added meanwhile."""
-        swept = 0.0
+        """Serve tools that were added meanwhile, enqueue what is due since some time, and prune PgQueuer's log."""
+        swept = pruned = 0.0
         while True:
             self._register()
-            if time.monotonic() - swept > SWEEP_SECONDS:
-                try:
-                    before = time.time() - SWEEP_SECONDS
-                    if legs := await self._store.overdue(before, list(self._tasks.tools), SWEEP_MOST):
-                        await self._dispatcher.put(self._driver, legs)
-                    swept = time.monotonic()
-                except CallerError as error:
-                    log.warning("legs that the queue may have lost cannot be looked for: %s", error)
+            now = time.monotonic()
+            try:
+                if now - swept > SWEEP_SECONDS:
+                    await self._swept()
+                    swept = now
+                if now - pruned > PRUNE_SECONDS:
+                    await self._store.database.row(self._dispatcher.pruning)
+                    pruned = now
+            except CallerError as error:
+                log.warning("legs that the queue may have lost cannot be looked for: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _swept(self) -> None:
+        legs = await self._store.overdue(time.time() - SWEEP_SECONDS, list(self._tasks.tools), SWEEP_MOST)
+        if legs:
+            await self._store.database.within(lambda connection: self._dispatcher.enqueue(connection, legs))
 
     def _register(self) -> None:
         most = self._tasks.options.most or {}
-        for tool in [tool for tool in self._tasks.tools if tool not in self._manager.entrypoint_registry]:
-            limit = most.get(tool, 0)
-            self._manager.entrypoint(tool, concurrency_limit=limit, accepts_context=False)(self._consume)
+        if fresh := [tool for tool in self._tasks.tools if tool not in self._manager.entrypoint_registry]:
+            for tool in fresh:
+                limit = most.get(tool, 0)
+                self._manager.entrypoint(tool, concurrency_limit=limit, accepts_context=False)(self._consume)
+            self._driver.nudge()
 
     async def _consume(self, job: Job) -> None:
         """One job: the claim of its leg, and the leg. Where that cannot be now, the job is for later."""
@@ -210,6 +221,7 @@ class _Driver:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ears: list[asyncio.Task[None]] = []
+        self._listeners: list[Callable[[str], None]] = []
         self.shutdown = asyncio.Event()
         self.tm = TaskManager()
 
@@ -224,10 +236,15 @@ class _Driver:
 
     async def add_listener(self, channel: str, callback: Callable[[str | bytes | bytearray], None]) -> None:
         def relay(message: str) -> None:
-            if message:
-                callback(message)
+            callback(message or _news(channel))
 
+        self._listeners.append(relay)
         self._ears.append(asyncio.create_task(self._database.hear(channel, relay)))
+
+    def nudge(self) -> None:
+        """Have PgQueuer look into its queue."""
+        for listener in self._listeners:
+            listener("")
 
     async def _waited(self, attempt: Callable[[Any], Awaitable[T]]) -> T:
         while True:
@@ -247,3 +264,12 @@ class _Driver:
         for ear in self._ears:
             ear.cancel()
         self._ears.clear()
+        self._listeners.clear()
+
+
+def _news(channel: str) -> str:
+    """What PgQueuer's own trigger would say when there is something new."""
+    news = TableChangedEvent(
+        channel=Channel(channel), operation="insert", sent_at=utc_now(), table="", type="table_changed_event"
+    )
+    return news.model_dump_json()

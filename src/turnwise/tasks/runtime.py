@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from .._ledger import Entry, Ledger
@@ -246,6 +247,7 @@ class Tasks:
             await asyncio.wait([playing.task])
         except asyncio.CancelledError:
             playing.stop(LEAVING)
+            playing.task.add_done_callback(partial(is_recorded, claim))
             if not (await asyncio.wait([playing.task], timeout=STOP_SECONDS))[0]:
                 log.warning("task %s: %r does not stop; its leg is given back", claim.id, claim.tool)
                 await self.store.release(claim, time.time())
@@ -254,8 +256,7 @@ class Tasks:
             beat.cancel()
             if self._running.get(claim.id) is playing:
                 del self._running[claim.id]
-            is_settled = not playing.task.done() or is_recorded(claim, playing.task)
-        return is_settled
+        return is_recorded(claim, playing.task)
 
     async def _beat(self, claim: Claim, playing: Playing) -> None:
         pause = min(BEAT_SECONDS, self.options.lease / 3)
