@@ -79,6 +79,9 @@ from .errors import (
     VisitDeclined,
 )
 from .server import MCPServer
+from .tasks.model import Task, TaskStore
+from .tasks.runtime import TaskOptions
+from .tasks.sqlite import SQLiteTaskStore
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
@@ -94,6 +97,8 @@ if TYPE_CHECKING:
     from .stores.redis import RedisStore
     from .stores.sqlite import SQLiteStore
     from .sync import SyncClient
+    from .tasks.pgqueuer import PgQueuerDispatcher
+    from .tasks.postgres import PostgresTaskStore
     from .telemetry import OpenTelemetry
     from .transports.http import HTTP
     from .transports.process import Command
@@ -162,7 +167,9 @@ __all__ = [
     "PeerError",
     "Pending",
     "PendingStore",
+    "PgQueuerDispatcher",
     "PostgresStore",
+    "PostgresTaskStore",
     "RedirectRefused",
     "RedisStore",
     "ReplayMismatch",
@@ -174,6 +181,7 @@ __all__ = [
     "Running",
     "SQLitePendingStore",
     "SQLiteStore",
+    "SQLiteTaskStore",
     "Sample",
     "SessionLimits",
     "StateCodec",
@@ -182,6 +190,9 @@ __all__ = [
     "Subscription",
     "SubscriptionBus",
     "SyncClient",
+    "Task",
+    "TaskOptions",
+    "TaskStore",
     "TokenVerifier",
     "TooManyRounds",
     "ToolError",
@@ -210,7 +221,9 @@ _LATER = {
     "OpenTelemetry": "turnwise.telemetry",
     "Pending": "turnwise._pending",
     "PendingStore": "turnwise._pending",
+    "PgQueuerDispatcher": "turnwise.tasks.pgqueuer",
     "PostgresStore": "turnwise.stores.postgres",
+    "PostgresTaskStore": "turnwise.tasks.postgres",
     "RedisStore": "turnwise.stores.redis",
     "ResponseCache": "turnwise._caching",
     "SQLiteStore": "turnwise.stores.sqlite",

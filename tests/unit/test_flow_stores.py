@@ -127,14 +127,6 @@ def temporary_home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with temporary_home() as home:
-        server = Postgres(home)
-        yield server
-        server.stop()
-
-
-@pytest.fixture(scope="session")
 def redis() -> Iterator[RedisServer]:
     with temporary_home() as home:
         server = RedisServer(home)
@@ -586,7 +578,7 @@ def test_a_server_that_goes_away_is_a_clear_error_and_one_that_comes_back_is_use
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = make_place(kind, request)
-    monkeypatch.setattr("turnwise.stores.postgres.PAUSES", (0.0, 0.01))
+    monkeypatch.setattr("turnwise._postgres.PAUSES", (0.0, 0.01))
     monkeypatch.setattr("turnwise.stores.redis.RETRIES", 1)
 
     async def work(store: FlowStore) -> None:
@@ -653,6 +645,7 @@ def test_a_missing_driver_is_told_by_the_extra_that_brings_it(
     kind: str, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, f"turnwise.stores.{kind}")
+    monkeypatch.delitem(sys.modules, "turnwise._postgres")
     monkeypatch.setitem(sys.modules, driver, None)
     with pytest.raises(ImportError, match=rf"turnwise\[{kind}\]"):
         importlib.import_module(f"turnwise.stores.{kind}")
@@ -1135,7 +1128,7 @@ def test_a_client_that_goes_away_does_not_stop_what_was_begun(place: Place) -> N
 def test_no_effect_happens_where_the_store_is_gone(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("turnwise.stores.postgres.PAUSES", ())
+    monkeypatch.setattr("turnwise._postgres.PAUSES", ())
     charged: list[str] = []
 
     async def run() -> None:
@@ -1159,7 +1152,7 @@ def test_no_effect_happens_where_the_store_is_gone(
 def test_an_effect_that_could_not_be_recorded_is_not_known_later(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turnwise.stores.postgres.PAUSES", ())
+    monkeypatch.setattr("turnwise._postgres.PAUSES", ())
     charged: list[str] = []
 
     def charge() -> str:

@@ -1,42 +1,23 @@
 """A store for instances on any number of machines, and the one for money: PostgreSQL, by way of asyncpg.
 
-The room knows two tables and how to take a row before anybody else does. It is the only one that needs asyncpg (the
-extra `turnwise[postgres]`), so nothing else imports it.
+The room knows two tables and how to take a row before anybody else does.
 """
 
-import asyncio
 import os
-import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .._guards import Begun, Known, Running
-from ..errors import CallerError
-
-try:
-    import asyncpg
-except ImportError as missing:
-    raise ImportError("PostgresStore needs asyncpg, which comes with the extra turnwise[postgres]") from missing
+from .._postgres import Database
 
 if TYPE_CHECKING:
-    Pool = asyncpg.Pool[asyncpg.Record]
+    from .._postgres import Pool
 
 PURGE_EVERY = 1000
 PURGE_MOST = 5000
 LONGEST: Final = 100 * 365 * 24 * 3600.0
 """Seconds: a `ttl` may be infinite, a date may not."""
-CONNECT_SECONDS, COMMAND_SECONDS, CLOSE_SECONDS = 10.0, 30.0, 5.0
-PAUSES = (0.0, 0.2, 1.0)
-"""Seconds before each new attempt: the first for a connection that died unnoticed, the others for a quick restart."""
 _LOCK: Final = 0x7475726E77697365
-_PREFIX = re.compile(r"([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,39}")
-_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-_PASSING = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.SerializationError,
-    asyncpg.InternalClientError,  # What the server said as it closed an idle connection, read in the wrong place.
-    OSError,
-)
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS {0}guards (key bytea PRIMARY KEY, claim bytea, record bytea, until timestamptz NOT NULL);
@@ -101,19 +82,13 @@ class PostgresStore:
         pool_size: int = 4,
         statement_cache_size: int = 100,
     ) -> None:
-        if not _PREFIX.fullmatch(prefix):
-            raise ValueError(f"prefix= begins the names of tables: lower case letters, digits and _, not {prefix!r}")
-        if isinstance(dsn_or_pool, str):
-            self._dsn, self._given = dsn_or_pool, None
-        else:
-            self._dsn, self._given = "", dsn_or_pool
-        self._prefix = prefix
-        self._pool_size = pool_size
-        self._statement_cache_size = statement_cache_size
-        self._pool: Pool | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = asyncio.Lock()
-        self._is_made = False
+        self._database = Database(
+            dsn_or_pool,
+            partial(_make, prefix=prefix),
+            prefix=prefix,
+            pool_size=pool_size,
+            statement_cache_size=statement_cache_size,
+        )
         self._begun = 0
 
     async def begin(self, key: str, ttl: float) -> Begun | Running | Known:
@@ -154,62 +129,14 @@ class PostgresStore:
 
     async def aclose(self) -> None:
         """Close the connections, unless the pool is yours. The next use opens new ones."""
-        pool, self._pool = self._pool, None
-        if pool is None or pool is self._given or self._loop is not asyncio.get_running_loop():
-            return
-        try:
-            await asyncio.wait_for(pool.close(), CLOSE_SECONDS)
-        except _ERRORS:
-            pool.terminate()
+        await self._database.aclose()
 
     async def _purge_some(self) -> int:
         rows = [await self._row(_PURGE.replace("{1}", table), PURGE_MOST) for table in ("guards", "blobs")]
         return sum(int(row[0]) for row in rows)
 
     async def _row(self, statement: str, *arguments: Any) -> Any:
-        """The row that one statement gives, if any. CallerError where the database cannot be used."""
-        pauses = iter(PAUSES)
-        while True:
-            try:
-                pool = await self._opened()
-                return await pool.fetchrow(statement.replace("{0}", self._prefix), *arguments)
-            except _ERRORS as error:
-                pause = next(pauses, None)
-                if pause is None or not isinstance(error, _PASSING) or isinstance(error, TimeoutError):
-                    reason = str(error) or type(error).__name__
-                    raise CallerError(f"the store in PostgreSQL cannot be used: {reason}") from error
-            await asyncio.sleep(pause)
-
-    async def _opened(self) -> "Pool":
-        """The pool, with the tables in place."""
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # Connections belong to the loop that opened them.
-            self._loop, self._lock, self._pool = loop, asyncio.Lock(), None
-        if self._pool is not None and self._is_made:
-            return self._pool
-        async with self._lock:
-            if self._pool is None:
-                self._pool = self._given or await self._connected()
-            if not self._is_made:
-                await _make(self._pool, self._prefix)
-                self._is_made = True
-            return self._pool
-
-    async def _connected(self) -> "Pool":
-        # Nothing here leaves a trace in a session, so none is wiped when a connection goes back: one trip, not two.
-        return await asyncpg.create_pool(
-            self._dsn,
-            min_size=0,
-            max_size=self._pool_size,
-            timeout=CONNECT_SECONDS,
-            command_timeout=COMMAND_SECONDS,
-            statement_cache_size=self._statement_cache_size,
-            reset=_keep,
-        )
-
-
-async def _keep(connection: Any) -> None:
-    """Let a connection be as it is."""
+        return await self._database.row(statement, *arguments)
 
 
 async def _make(pool: "Pool", prefix: str) -> None:

@@ -1,24 +1,34 @@
-"""Who looks for legs that are due: workers in the server's own process, woken by what happens there, and looking by
-themselves now and then for what happens elsewhere.
+"""Who looks for legs that are due: workers in the server's own process, woken by what happens there and by what their
+store hears from other processes, where it can, and looking by themselves now and then.
 """
 
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from typing import Protocol
 
-from .model import Claim, LostLease
+from ..errors import CallerError
+from .model import Claim, LostLease, Telling
 from .runtime import Tasks
 
 log = logging.getLogger("turnwise.tasks")
 
 LOOK_SECONDS = 0.5
 """How often a worker looks that nobody wakes."""
+IDLE_SECONDS = 5.0
+"""How often one looks whose store tells it of what others do."""
 PURGE_SECONDS = 60.0
+MOST_CLAIMS = 16
+"""Claims under way at once. A store settles several in the time of one."""
 
 
 class Dispatcher(Protocol):
-    """What brings legs to workers."""
+    """What brings legs to workers.
+
+    One that has to know when a task becomes due has a method `attach(store)` too; a server calls it before it uses the
+    store, whether it has workers itself or not.
+    """
 
     async def run(self, tasks: Tasks) -> None:
         """Play legs until cancelled; then give back those under way, in good order."""
@@ -30,36 +40,94 @@ class LocalDispatcher:
 
     async def run(self, tasks: Tasks) -> None:
         """Play what is due, up to so many legs at a time."""
-        playing: set[asyncio.Task[None]] = set()
-        purging = asyncio.create_task(_purge(tasks))
+        tasks.woken = asyncio.Event()
+        playing: set[asyncio.Task[bool]] = set()
+        aside = background(tasks)
         try:
             while True:
                 tasks.woken.clear()
-                while len(playing) < tasks.options.workers and (claim := await self._claim(tasks)) is not None:
-                    task = asyncio.create_task(tasks.play(claim))
-                    playing.add(task)
-                    task.add_done_callback(playing.discard)
-                    task.add_done_callback(lambda _: tasks.woken.set())
-                try:
-                    async with asyncio.timeout(LOOK_SECONDS):
+                await self._fill(tasks, playing)
+                pause = await _pause(tasks, is_full=len(playing) >= tasks.options.workers)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):  # Before Python 3.12, wait_for may swallow a cancellation.
                         await tasks.woken.wait()
-                except TimeoutError:
-                    pass
         finally:
-            purging.cancel()
             await drain(playing, tasks.options.grace)
+            await ended(aside)
 
-    async def _claim(self, tasks: Tasks) -> Claim | None:
-        if not tasks.tools:
-            return None
-        try:
-            return await tasks.store.claim(tasks.owner, tasks.options.lease, time.time(), tasks.limits)
-        except Exception:  # The store is away; the legs wait for it.
-            log.exception("the store of tasks cannot be asked for work")
-            return None
+    async def _fill(self, tasks: Tasks, playing: "set[asyncio.Task[bool]]") -> None:
+        """Begin legs until there are none, or no room for more; twice as many at a time for as long as there are."""
+
+        def end(task: "asyncio.Task[bool]") -> None:
+            was_full = len(playing) >= tasks.options.workers
+            playing.discard(task)
+            if was_full or tasks.options.most:
+                tasks.woken.set()
+
+        asked = 1
+        while tasks.tools and (asked := min(asked, tasks.options.workers - len(playing))) > 0:
+            claims = await _claimed(tasks, asked)
+            for claim in claims:
+                task = asyncio.create_task(tasks.play(claim))
+                playing.add(task)
+                task.add_done_callback(end)
+            if len(claims) < asked:
+                return
+            asked = min(2 * asked, MOST_CLAIMS)
 
 
-async def drain(playing: "set[asyncio.Task[None]]", grace: float) -> None:
+async def _claimed(tasks: Tasks, count: int) -> list[Claim]:
+    """Up to so many claims. Who is cancelled meanwhile gives back what came too late."""
+    now = time.time()
+    claiming = asyncio.gather(
+        *(tasks.store.claim(tasks.owner, tasks.options.lease, now, tasks.limits) for _ in range(count)),
+        return_exceptions=True,
+    )
+    try:
+        outcomes = await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        for outcome in await claiming:
+            if isinstance(outcome, Claim):
+                await tasks.store.release(outcome, time.time())
+        raise
+    if error := next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None):
+        unknown = None if isinstance(error, CallerError) else error
+        log.error("the store of tasks cannot be asked for work: %s", error, exc_info=unknown)
+    return [outcome for outcome in outcomes if isinstance(outcome, Claim)]
+
+
+async def _pause(tasks: Tasks, *, is_full: bool) -> float:
+    """For how long there is nothing to do, unless somebody says otherwise. Nobody says that a limit is free again."""
+    now = time.time()
+    pause = idle(tasks) if isinstance(tasks.store, Telling) and not tasks.options.most else LOOK_SECONDS
+    if is_full:
+        return pause
+    try:
+        due = await tasks.store.due(now)
+    except Exception:  # The store is away, which was said when it was asked for work.
+        return LOOK_SECONDS
+    return pause if due is None else min(pause, max(0.0, due - now))
+
+
+def idle(tasks: Tasks) -> float:
+    """How often to look for legs of which nobody tells: those of workers that fell silent."""
+    return min(IDLE_SECONDS, tasks.options.lease / 2)
+
+
+def background(tasks: Tasks) -> "list[asyncio.Task[None]]":
+    """What goes on beside the legs: to forget what is over its time, and to listen."""
+    listening = [tasks.store.listen(tasks.heard)] if isinstance(tasks.store, Telling) else []
+    return [asyncio.create_task(work) for work in (_purge(tasks), *listening)]
+
+
+async def ended(aside: "list[asyncio.Task[None]]") -> None:
+    """Be done with what went on beside the legs."""
+    for task in aside:
+        task.cancel()
+    await asyncio.wait(aside)
+
+
+async def drain(playing: "set[asyncio.Task[bool]]", grace: float) -> None:
     """Let legs finish that are nearly done, and give the others back."""
     if playing:
         await asyncio.wait(playing, timeout=grace)

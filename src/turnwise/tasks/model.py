@@ -5,9 +5,9 @@ gets here. All its methods are atomic between processes. A leg is played under a
 higher epoch than the one before, and whoever comes with an old epoch gets LostLease and has changed nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 TERMINAL = ("completed", "failed", "cancelled")
@@ -136,6 +136,10 @@ class TaskStore(Protocol):
         """End the task. What is over stays as it is."""
         ...
 
+    async def due(self, now: float) -> float | None:
+        """When the next of the tasks wakes that sleep now."""
+        ...
+
     async def list(
         self, *, principal: str | None = None, status: str | None = None, after: str = "", most: int = 100
     ) -> list[Task]:
@@ -152,6 +156,17 @@ class TaskStore(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections and files."""
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A store that can tell of what other processes do with it, so that workers need not look so often."""
+
+    async def listen(self, heard: Callable[[str, str], None]) -> None:
+        """Until cancelled, call `heard("due", "")` whenever there may be a leg to play, also where word of one may have
+        been lost, and `heard("stop", task_id)` when a task is to be stopped that somebody plays.
+        """
         ...
 
 

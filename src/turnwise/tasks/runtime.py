@@ -14,13 +14,16 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from .._ledger import Entry, Ledger
 from .._messages import Ask, Call, Done, Outcome, Post, Question, Yield
 from .._sealed import StateCodec, digest
 from ..dialects.tasking import bare
-from .model import Claim, Limits, LostLease, NewTask, Task, TaskStore, is_over
+from ..errors import CallerError
+from .model import CANCELLED_MESSAGE, Claim, Limits, LostLease, NewTask, Status, Task, TaskStore, is_over
+from .playing import BY_REQUEST, ELSEWHERE, LEAVING, Playing, is_recorded
 from .vault import Vault
 
 log = logging.getLogger("turnwise.tasks")
@@ -29,6 +32,8 @@ LOOK_SECONDS = 0.25
 """How often a task is looked at for who wants to hear of it."""
 BEAT_SECONDS = 2.0
 """How often a worker says that it is alive, and hears whether its task is to stop."""
+STOP_SECONDS = 5.0
+"""For how long a function that is told to stop may go on before its leg is given back over its head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,9 @@ class Tasks:
         self._player = player
         self._judge = judge
         self._render = render
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, Playing] = {}
+        if hasattr(options.dispatcher, "attach"):
+            options.dispatcher.attach(store)
 
     @property
     def limits(self) -> Limits:
@@ -177,8 +184,14 @@ class Tasks:
 
     async def own(self, principal: str | None, after: str, most: int, now: float) -> list[Task]:
         """The tasks of one caller, by id."""
-        tasks = await self.store.list(principal=_digest(principal), after=after, most=most)
-        return [task for task in tasks if not _is_late(task, now)]
+        own: list[Task] = []
+        while len(own) < most:
+            page = await self.store.list(principal=_digest(principal), after=after, most=most)
+            if not page:
+                break
+            after = page[-1].id
+            own += [task for task in page if not _is_late(task, now)]
+        return own[:most]
 
     async def update(self, task_id: str, principal: str | None, answers: Mapping[str, Any], now: float) -> bool:
         """Answer questions of a task; whether there is such a task."""
@@ -194,9 +207,16 @@ class Tasks:
     async def cancel(self, task_id: str, principal: str | None, now: float) -> Task | None:
         """Stop a task, if it can be stopped; the task as it is then."""
         task = await self.store.cancel(task_id, _digest(principal), now)
-        if task is not None and (playing := self._running.get(task_id)) is not None:
-            playing.cancel("cancelled by request")
+        if task is not None and not is_over(task.status):
+            self.heard("stop", task_id)
         return task
+
+    def heard(self, what: str, task_id: str) -> None:
+        """Take notice of what another process did: see `Telling`."""
+        if what == "due":
+            self.woken.set()
+        elif (playing := self._running.get(task_id)) is not None:
+            playing.stop(BY_REQUEST)
 
     async def follow(
         self, task_ids: list[str], principal: str | None, show: Callable[[Seen, float], dict[str, Any]]
@@ -218,50 +238,53 @@ class Tasks:
 
     # For workers
 
-    async def play(self, claim: Claim) -> None:
-        """One leg, from a claim to wherever it ends."""
-        playing = asyncio.create_task(self._play(claim))
-        self._running[claim.id] = playing
+    async def play(self, claim: Claim) -> bool:
+        """One leg, from a claim to wherever it ends; whether the end is on record, here or by another worker."""
+        playing = self._running[claim.id] = Playing()
+        playing.task = asyncio.create_task(self._play(claim, playing))
         beat = asyncio.create_task(self._beat(claim, playing))
         try:
-            await asyncio.wait([playing])
+            await asyncio.wait([playing.task])
         except asyncio.CancelledError:
-            playing.cancel("the worker is leaving")
-            await asyncio.wait([playing])
+            playing.stop(LEAVING)
+            playing.task.add_done_callback(partial(is_recorded, claim))
+            if not (await asyncio.wait([playing.task], timeout=STOP_SECONDS))[0]:
+                log.warning("task %s: %r does not stop; its leg is given back", claim.id, claim.tool)
+                await self.store.release(claim, time.time())
             raise
         finally:
-            self._running.pop(claim.id, None)
             beat.cancel()
-            if not playing.cancelled() and (error := playing.exception()) is not None:
-                if isinstance(error, LostLease):
-                    log.warning("task %s went on elsewhere: what this worker did last is not recorded", claim.id)
-                else:
-                    log.error("a leg of task %s could not be recorded; it is played again", claim.id, exc_info=error)
+            if self._running.get(claim.id) is playing:
+                del self._running[claim.id]
+        return is_recorded(claim, playing.task)
 
-    async def _beat(self, claim: Claim, playing: "asyncio.Task[None]") -> None:
+    async def _beat(self, claim: Claim, playing: Playing) -> None:
         pause = min(BEAT_SECONDS, self.options.lease / 3)
         while True:
             await asyncio.sleep(pause)
             try:
                 if await self.store.renew(claim, time.time() + self.options.lease):
-                    playing.cancel("cancelled by request")
+                    playing.stop(BY_REQUEST)
             except LostLease:
-                playing.cancel("another worker has the task")
+                playing.stop(ELSEWHERE)
                 return
             except Exception:  # A store that is away may come back before the lease is over.
                 log.exception("task %s: the store does not hear that it is alive", claim.id)
 
-    async def _play(self, claim: Claim) -> None:
+    async def _play(self, claim: Claim, playing: Playing) -> None:
         call, state = self._call(claim), self._vault.open(claim.id, "state", claim.state)
         desk = _Desk(self, claim, call.state)
         try:
             outcome, wake_at = await self._player.leg(call, desk)
-        except asyncio.CancelledError as error:
-            await self._left(claim, str(error))
+        except asyncio.CancelledError:
+            playing.is_ending = True
+            await self._left(claim, playing.reason)
             return
         except Exception as error:
+            playing.is_ending = True
             await self._finish(claim, self._judge(call, error))
             return
+        playing.is_ending = True
         if isinstance(outcome, Done):
             await self._finish(claim, {"result": outcome.result})
         elif isinstance(outcome, Ask):
@@ -288,9 +311,10 @@ class Tasks:
         )
 
     async def _finish(self, claim: Claim, end: dict[str, Any]) -> None:
-        status, message = ("completed", None) if "result" in end else ("failed", str(end["error"].get("message")))
+        status: Status = "completed" if "result" in end else "failed"
+        message = None if "result" in end else _legible(str(end["error"].get("message")))
         payload = self._vault.seal(claim.id, "payload", end)
-        await self.store.finish(claim, status, payload, message, time.time())  # type: ignore[arg-type]
+        await self.store.finish(claim, status, payload, message, time.time())
         log.info("task %s: %r %s", claim.id, claim.tool, status)
 
     async def _park(self, claim: Claim, outcome: Ask, used: list[str]) -> None:
@@ -313,11 +337,11 @@ class Tasks:
         await self.store.postpone(claim, sealed, max(now, wake_at or now), now)
         self.woken.set()
 
-    async def _left(self, claim: Claim, reason: str) -> None:
-        if reason == "cancelled by request":
-            await self.store.finish(claim, "cancelled", None, "The task was cancelled by request.", time.time())
+    async def _left(self, claim: Claim, reason: str | None) -> None:
+        if reason == BY_REQUEST:
+            await self.store.finish(claim, "cancelled", None, CANCELLED_MESSAGE, time.time())
             log.info("task %s: %r cancelled", claim.id, claim.tool)
-        elif reason == "the worker is leaving":
+        elif reason == LEAVING:
             await self.store.release(claim, time.time())
         else:
             raise LostLease(claim.id)
@@ -325,10 +349,12 @@ class Tasks:
     async def keep(self, claim: Claim, entries: Mapping[str, Entry]) -> None:
         """Append what a leg has settled; a task that is to stop is stopped here."""
         rows = [(key, self._vault.seal(claim.id, f"entry:{key}", list(entry))) for key, entry in entries.items()]
-        if await self.store.append(claim, rows, time.time() + self.options.lease):
-            playing = self._running.get(claim.id)
-            if playing is not None:
-                playing.cancel("cancelled by request")
+        try:
+            is_cancelling = await self.store.append(claim, rows, time.time() + self.options.lease)
+        except Exception as error:  # What is not on record must not be built upon; nor is it the function's failure.
+            raise LostLease(claim.id) from error
+        if is_cancelling and (playing := self._running.get(claim.id)) is not None:
+            playing.stop(BY_REQUEST)
 
 
 class _Desk:
@@ -345,7 +371,10 @@ class _Desk:
         await self._tasks.keep(self._claim, fresh)
 
     async def report(self, message: str | None) -> None:
-        await self._tasks.store.note(self._claim, message, time.time())
+        try:
+            await self._tasks.store.note(self._claim, None if message is None else _legible(message), time.time())
+        except CallerError as error:
+            log.warning("task %s: nobody hears how far it has come: %s", self._claim.id, error)
 
 
 def _written(ledger: Ledger, keys: Mapping[str, str], used: list[str]) -> list[Any]:
@@ -358,6 +387,11 @@ def _digest(principal: str | None) -> str:
 
 def _is_late(task: Task, now: float) -> bool:
     return task.ttl is not None and task.created + task.ttl <= now
+
+
+def _legible(text: str) -> str:
+    """A text that every store takes: without NUL and halves of characters."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 async def _silent(message: bytes) -> None:

@@ -9,28 +9,30 @@ from typing import Any
 from .._sqlite import Database
 from .model import CANCELLED_MESSAGE, TERMINAL, Claim, Limits, LostLease, NewTask, Status, Task
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS turnwise_schema (version INTEGER NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS tasks (
+_SCHEMA = "CREATE TABLE IF NOT EXISTS turnwise_schema (version INTEGER NOT NULL) STRICT"
+_VERSIONS = (
+    """
+CREATE TABLE tasks (
     id TEXT PRIMARY KEY, principal TEXT NOT NULL, tool TEXT NOT NULL, status TEXT NOT NULL, message TEXT,
     created REAL NOT NULL, updated REAL NOT NULL, ttl REAL, payload BLOB, waits TEXT NOT NULL DEFAULT '[]',
     owner TEXT, leased_until REAL NOT NULL DEFAULT 0, wake_at REAL NOT NULL DEFAULT 0, epoch INTEGER NOT NULL DEFAULT 0,
     cancelling INTEGER NOT NULL DEFAULT 0, call BLOB NOT NULL, state BLOB NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS tasks_due ON tasks (wake_at) WHERE status = 'working';
-CREATE INDEX IF NOT EXISTS tasks_over ON tasks (created) WHERE ttl IS NOT NULL;
-CREATE TABLE IF NOT EXISTS task_entries (
+CREATE INDEX tasks_due ON tasks (wake_at) WHERE status = 'working';
+CREATE INDEX tasks_over ON tasks (created) WHERE ttl IS NOT NULL;
+CREATE TABLE task_entries (
     task TEXT NOT NULL, key TEXT NOT NULL, entry BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (task, key)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS task_answers (
+CREATE TABLE task_answers (
     task TEXT NOT NULL, key TEXT NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (task, key)
 ) STRICT, WITHOUT ROWID;
-"""
-VERSION = 1
+""",
+)
+"""What makes each version of the tables out of the one before."""
 _FACTS = (
     "id, principal, tool, status, message, created, updated, ttl, payload, waits, owner, leased_until, wake_at, epoch"
 )
-_DUE = "status = 'working' AND wake_at <= :now AND leased_until <= :now"
+_DUE = "status = 'working' AND wake_at <= ? AND leased_until <= ?"
 
 
 class SQLiteTaskStore:
@@ -97,34 +99,31 @@ class SQLiteTaskStore:
 
         def claim(database: sqlite3.Connection) -> Claim | None:
             tools = _free(database, limits, now)
-            if not tools:
-                return None
-            marks = ", ".join(f":t{number}" for number in range(len(tools)))
-            which = "" if task_id is None else " AND id = :id"
-            found = database.execute(
-                f"SELECT id, epoch, cancelling FROM tasks WHERE {_DUE}{which} AND tool IN ({marks}) "
-                "ORDER BY wake_at LIMIT 1",
-                {"now": now, "id": task_id, **{f"t{number}": tool for number, tool in enumerate(tools)}},
-            ).fetchone()
-            if found is None:
-                return None
-            if found[2]:  # Its worker died before it heard.
+            marks = ", ".join("?" * len(tools))
+            which = "" if task_id is None else " AND id = ?"
+            statement = f"SELECT id, cancelling FROM tasks WHERE {_DUE}{which} AND tool IN ({marks}) ORDER BY wake_at"
+            values = (now, now, *(() if task_id is None else (task_id,)), *tools)
+            while (found := database.execute(f"{statement} LIMIT 1", values).fetchone()) is not None:
+                if not found[1]:
+                    database.execute(
+                        "UPDATE tasks SET epoch = epoch + 1, owner = ?, leased_until = ? WHERE id = ?",
+                        (owner, now + lease, found[0]),
+                    )
+                    return _claimed(database, found[0])
+                # Its worker died before it heard.
                 _end(database, found[0], "cancelled", None, CANCELLED_MESSAGE, now)
-                return None
-            database.execute(
-                "UPDATE tasks SET epoch = epoch + 1, owner = ?, leased_until = ? WHERE id = ?",
-                (owner, now + lease, found[0]),
-            )
-            return _claimed(database, found[0])
+            return None
 
-        return await self._database.run(claim)
+        # A machine that dies forgets who had a claim, and takes them with it.
+        return await self._database.run(claim, is_soft=True)
 
     async def append(self, claim: Claim, entries: Sequence[tuple[str, bytes]], until: float) -> bool:
         """Keep what the leg has settled so far, and extend the lease."""
 
         def append(database: sqlite3.Connection) -> bool:
             is_cancelling = _held(database, claim, until)
-            [number] = database.execute("SELECT count(*) FROM task_entries WHERE task = ?", (claim.id,)).fetchone()
+            statement = "SELECT coalesce(max(number), 0) + 1 FROM task_entries WHERE task = ?"
+            [number] = database.execute(statement, (claim.id,)).fetchone()
             rows = [(claim.id, key, entry, number + place) for place, (key, entry) in enumerate(entries)]
             database.executemany(
                 "INSERT INTO task_entries VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET entry = excluded.entry", rows
@@ -135,7 +134,7 @@ class SQLiteTaskStore:
 
     async def renew(self, claim: Claim, until: float) -> bool:
         """Extend the lease."""
-        return await self._database.run(lambda database: _held(database, claim, until))
+        return await self._database.run(lambda database: _held(database, claim, until), is_soft=True)
 
     async def note(self, claim: Claim, message: str | None, now: float) -> None:
         """Say how far it has come."""
@@ -144,7 +143,7 @@ class SQLiteTaskStore:
             _held(database, claim)
             database.execute("UPDATE tasks SET message = ?, updated = ? WHERE id = ?", (message, now, claim.id))
 
-        await self._database.run(note)
+        await self._database.run(note, is_soft=True)
 
     async def park(self, claim: Claim, state: bytes, waits: Sequence[str], payload: bytes, now: float) -> None:
         """End the leg with open questions."""
@@ -177,8 +176,10 @@ class SQLiteTaskStore:
         """Give the leg back as it was."""
 
         def release(database: sqlite3.Connection) -> None:
-            _held(database, claim)
+            is_cancelling = _held(database, claim)
             database.execute("UPDATE tasks SET owner = NULL, leased_until = 0 WHERE id = ?", (claim.id,))
+            if is_cancelling:
+                _end(database, claim.id, "cancelled", None, CANCELLED_MESSAGE, now)
 
         await self._database.run(release)
 
@@ -192,6 +193,16 @@ class SQLiteTaskStore:
             _end(database, claim.id, status, payload, message, now)
 
         await self._database.run(finish)
+
+    async def due(self, now: float) -> float | None:
+        """When the next of the tasks wakes that sleep now."""
+
+        def due(database: sqlite3.Connection) -> float | None:
+            statement = "SELECT min(wake_at) FROM tasks WHERE status = 'working' AND wake_at > ?"
+            found: float | None = database.execute(statement, (now,)).fetchone()[0]
+            return found
+
+        return await self._database.run(due)
 
     async def list(
         self, *, principal: str | None = None, status: str | None = None, after: str = "", most: int = 100
@@ -236,10 +247,15 @@ class SQLiteTaskStore:
 def _migrate(database: sqlite3.Connection) -> None:
     """Bring an older file up to date; a newer one is not touched."""
     row = database.execute("SELECT version FROM turnwise_schema").fetchone()
-    if row is None:
-        database.execute("INSERT INTO turnwise_schema VALUES (?)", (VERSION,))
-    elif row[0] > VERSION:
-        raise sqlite3.DatabaseError(f"it was written by a later version (schema {row[0]}, this is {VERSION})")
+    version, latest = 0 if row is None else row[0], len(_VERSIONS)
+    if version > latest:
+        raise sqlite3.DatabaseError(f"it was written by a later version (schema {version}, this one knows {latest})")
+    for script in _VERSIONS[version:]:
+        for statement in script.split(";"):
+            database.execute(statement)
+    if version < latest:
+        database.execute("DELETE FROM turnwise_schema")
+        database.execute("INSERT INTO turnwise_schema VALUES (?)", (latest,))
 
 
 def _get(database: sqlite3.Connection, task_id: str, principal: str | None) -> Task | None:
