@@ -66,6 +66,7 @@ from .errors import (
     RoundOver,
     StateExpired,
     StepFailed,
+    TaskCancelled,
     ToolError,
     TooManyRounds,
     TurnwiseError,
@@ -87,12 +88,14 @@ if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
 
     from ._caching import ResponseCache
+    from ._following import TaskInHand
     from ._jwt import JWTVerifier
     from ._listening import Subscription
     from ._pending import Pending, PendingStore
     from ._pending_store import SQLitePendingStore
     from .client import Client
     from .dialects.answering import Asking
+    from .dialects.tasking_client import TaskStatus
     from .stores.postgres import PostgresStore
     from .stores.redis import RedisStore
     from .stores.sqlite import SQLiteStore
@@ -191,7 +194,10 @@ __all__ = [
     "SubscriptionBus",
     "SyncClient",
     "Task",
+    "TaskCancelled",
+    "TaskInHand",
     "TaskOptions",
+    "TaskStatus",
     "TaskStore",
     "TokenVerifier",
     "TooManyRounds",
@@ -230,6 +236,8 @@ _LATER = {
     "SQLitePendingStore": "turnwise._pending_store",
     "Subscription": "turnwise._listening",
     "SyncClient": "turnwise.sync",
+    "TaskInHand": "turnwise._following",
+    "TaskStatus": "turnwise.dialects.tasking_client",
 }
 
 
