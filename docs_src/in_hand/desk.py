@@ -3,7 +3,7 @@ from typing import Any
 
 from mcp_types import ElicitRequest
 
-from turnwise import AlreadyAnswered, Client, InvalidAnswer, Pending, SQLitePendingStore, UnknownPending
+from turnwise import AlreadyAnswered, Client, Done, InvalidAnswer, SQLitePendingStore, UnknownPending
 
 
 class Desk:
@@ -15,7 +15,7 @@ class Desk:
 
     async def begin(self, tool: str, arguments: dict[str, Any]) -> str:
         outcome = await self.client.begin(tool, arguments)
-        return f"waits as {outcome.id}" if isinstance(outcome, Pending) else str(outcome.result.structured_content)
+        return str(outcome.result.structured_content) if isinstance(outcome, Done) else f"waits as {outcome.id}"
 
     async def waiting(self) -> list[tuple[str, str, str]]:
         """The id of each call, the key of each open question, and what it asks."""
@@ -33,4 +33,4 @@ class Desk:
             return "Somebody else was quicker."
         except InvalidAnswer as error:
             return f"Please look again: {error.reason}"
-        return "There is more to ask." if isinstance(outcome, Pending) else str(outcome.result.structured_content)
+        return str(outcome.result.structured_content) if isinstance(outcome, Done) else "There is more to ask."

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from turnwise import Client, Pending, StateExpired
+from turnwise import Client, Done, Pending, StateExpired
 
 
 async def finish(url: str, pending: Pending, answers: Mapping[str, Any], *, may_begin_anew: bool = False) -> str:
@@ -11,4 +11,4 @@ async def finish(url: str, pending: Pending, answers: Mapping[str, Any], *, may_
             outcome = await client.resume(pending, answers, restart_expired=may_begin_anew)
         except StateExpired:
             return f"{pending.target} waited for too long. Begin it again?"
-    return "There is more to ask." if isinstance(outcome, Pending) else str(outcome.result.structured_content)
+    return str(outcome.result.structured_content) if isinstance(outcome, Done) else "There is more to ask."

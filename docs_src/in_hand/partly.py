@@ -1,6 +1,6 @@
 from typing import Any
 
-from turnwise import Client, Pending
+from turnwise import Client, Done, Pending
 
 
 def yes(value: str) -> dict[str, Any]:
@@ -18,5 +18,5 @@ async def plan(url: str) -> str:
         assert pending.unanswered == (where,)
 
         outcome = await client.resume(pending, {where: yes("Bath")})
-        assert not isinstance(outcome, Pending)
+        assert isinstance(outcome, Done)
         return str(outcome.result.structured_content)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from mcp_types import ElicitResult
 
-from turnwise import Pending, SyncClient
+from turnwise import Done, Pending, SyncClient
 
 
 def begin(url: str, flight: str, file: Path) -> None:
@@ -20,8 +20,8 @@ def finish(url: str, file: Path, row: int) -> str:
     (key,) = pending.unanswered
     with SyncClient(url) as client:
         outcome = client.resume(pending, {key: ElicitResult(action="accept", content={"row": row})})
-    if isinstance(outcome, Pending):
+    if not isinstance(outcome, Done):
         file.write_text(outcome.to_json())
-        return f"{outcome.target} has another question."
+        return "There is more to ask."
     file.unlink()
     return str(outcome.result.structured_content)

@@ -18,6 +18,7 @@ from mcp_types import CallToolResult, InputRequiredResult
 from tests.fleet.balancer import Passage
 from tests.fleet.processes import AnyClient, Fleet, Person, accept, call, in_time, post, text_of
 from turnwise import Client, ConnectionLost, Done, Pending
+from turnwise.client import Begun
 
 TOOL = "update_work_item"
 ROUNDS = 4
@@ -132,13 +133,14 @@ def test_the_rules_decide_what_is_asked(fleet: Fleet, fields: dict[str, str], an
 async def with_turnwise(fleet: Fleet, number: int) -> CallToolResult:
     """A call in hand: where the line broke, what was last in hand is sent again."""
     answers = {"resolution": accept("Duplicate"), "duplicate_of": accept(4301)}
-    outcome: Done[Any] | Pending | None = None
+    outcome: Begun | None = None
     async with Client(fleet.url) as client:
         while not isinstance(outcome, Done):
             try:
                 if outcome is None:
                     outcome = await client.begin(TOOL, resolved(number))
                 else:
+                    assert isinstance(outcome, Pending)
                     outcome = await client.resume(outcome, {key: answers[key] for key in outcome.requests})
             except ConnectionLost:
                 continue

@@ -2,7 +2,6 @@
 
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -10,6 +9,7 @@ from mcp_types import ElicitRequestParams, ElicitResult, Implementation
 
 from tests.interop.visiting import Museum, Visitor, answer_with, text_of
 from turnwise import Asking, Change, Client, DeadlineExceeded, Done, Pending, SQLitePendingStore, TooManyRounds
+from turnwise.client import Begun
 
 pytestmark = pytest.mark.parametrize(
     "museum", ["python over http", "typescript over http"], indirect=True, scope="session"
@@ -119,7 +119,7 @@ def test_a_call_that_is_kept_in_a_file_is_finished_by_its_id(museum: Museum, tmp
         async with aclosing(SQLitePendingStore(file)) as store, museum.desk(pending_store=store) as desk:
             begun = await desk.begin("quiz")
         assert isinstance(begun, Pending)
-        outcome: Done[Any] | Pending = begun
+        outcome: Begun = begun
         for number, said in enumerate(["Ada", "1632", "Oslo"]):
             async with aclosing(SQLitePendingStore(file)) as store, museum.desk(pending_store=store) as desk:
                 outcome = await desk.resume(begun.id, {f"question-{number}": answer_with({"answer": said})})

@@ -1,7 +1,6 @@
 """Calls that Turnwise's client puts down at a question and others pick up, with the museums of both official SDKs."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from mcp_types import ElicitRequest
@@ -18,7 +17,8 @@ from tests.interop.visiting import (
     text_of,
     through_json,
 )
-from turnwise import Client, Done, MCPError, Pending
+from turnwise import Client, MCPError
+from turnwise.client import Begun
 
 pytestmark = pytest.mark.parametrize("museum", [*PYTHON, *TYPESCRIPT], indirect=True, scope="session")
 
@@ -29,7 +29,7 @@ THREE = {"action": "accept", "content": {"visitors": 3}}
 def test_a_call_begun_by_one_client_is_finished_by_another(museum: Museum) -> None:
     async def flow(_: Client, visitor: Visitor) -> None:
         async with museum.desk() as client:
-            outcome: Done[Any] | Pending = await client.begin("quiz")
+            outcome: Begun = await client.begin("quiz")
         async with museum.desk() as other:
             for number, answer in enumerate(["Ada", "1632", "Oslo"]):
                 pending = through_json(outcome)

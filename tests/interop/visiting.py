@@ -29,6 +29,7 @@ from mcp_types import (
 from pydantic import FileUrl
 
 from turnwise import Asking, Client, Done, Pending
+from turnwise.client import Begun
 
 Target: TypeAlias = str | list[str]
 Served: TypeAlias = tuple[str, "subprocess.Popen[bytes]"]
@@ -188,13 +189,13 @@ def text_of(result: CallToolResult | GetPromptResult | ReadResourceResult) -> st
     raise AssertionError(f"no text: {result!r}")
 
 
-def through_json(outcome: Done[Any] | Pending) -> Pending:
+def through_json(outcome: Begun) -> Pending:
     """A call that waits, as another process would read it."""
     assert isinstance(outcome, Pending)
     return Pending.from_json(outcome.to_json())
 
 
-def finished(outcome: Done[Any] | Pending) -> Any:
+def finished(outcome: Begun) -> Any:
     """The result of a call that waits no longer."""
     assert isinstance(outcome, Done)
     return outcome.result
