@@ -37,6 +37,13 @@ NUMBERS = itertools.count(1)
 # Where tasks live, and who plays them
 
 
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who have to look by themselves look often."""
+    for module in (dispatch_module, pgqueuer_module):
+        monkeypatch.setattr(module, "LOOK_SECONDS", 0.1)
+
+
 class Place:
     """A store, and a way for legs to reach workers."""
 

@@ -16,6 +16,8 @@ log = logging.getLogger("turnwise.tasks")
 
 LOOK_SECONDS = 0.5
 """How often a worker looks that nobody wakes."""
+LULL_SECONDS = 0.02
+"""For how long one waits for the next wake before it asks the store when that will be."""
 IDLE_SECONDS = 5.0
 """How often one looks whose store tells it of what others do."""
 PURGE_SECONDS = 60.0
@@ -47,16 +49,14 @@ class LocalDispatcher:
             while True:
                 tasks.woken.clear()
                 await self._fill(tasks, playing)
-                pause = await _pause(tasks, is_full=len(playing) >= tasks.options.workers)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):  # Before Python 3.12, wait_for may swallow a cancellation.
-                        await tasks.woken.wait()
+                if not await _is_woken(tasks, LULL_SECONDS):
+                    await _is_woken(tasks, await _pause(tasks, is_full=len(playing) >= tasks.options.workers))
         finally:
             await drain(playing, tasks.options.grace)
             await ended(aside)
 
     async def _fill(self, tasks: Tasks, playing: "set[asyncio.Task[bool]]") -> None:
-        """Begin legs until there are none, or no room for more; twice as many at a time for as long as there are."""
+        """Begin legs until there are none, or no room for more; the more at a time, the more there were."""
 
         def end(task: "asyncio.Task[bool]") -> None:
             was_full = len(playing) >= tasks.options.workers
@@ -64,8 +64,9 @@ class LocalDispatcher:
             if was_full or tasks.options.most:
                 tasks.woken.set()
 
-        asked = 1
-        while tasks.tools and (asked := min(asked, tasks.options.workers - len(playing))) > 0:
+        begun = 0
+        while tasks.tools and (room := tasks.options.workers - len(playing)) > 0:
+            asked = min(room, max(1, begun), MOST_CLAIMS)
             claims = await _claimed(tasks, asked)
             for claim in claims:
                 task = asyncio.create_task(tasks.play(claim))
@@ -73,7 +74,15 @@ class LocalDispatcher:
                 task.add_done_callback(end)
             if len(claims) < asked:
                 return
-            asked = min(2 * asked, MOST_CLAIMS)
+            begun += asked
+
+
+async def _is_woken(tasks: Tasks, seconds: float) -> bool:
+    """Wait for a wake, for so long at most. (Before Python 3.12, `wait_for` may swallow a cancellation.)"""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await tasks.woken.wait()
+    return False
 
 
 async def _claimed(tasks: Tasks, count: int) -> list[Claim]:
