@@ -54,6 +54,12 @@ def own_http_server() -> Iterator[Served]:
         yield served
 
 
+@pytest.fixture(scope="session")
+def press_command() -> list[str]:
+    """How to start a server whose tools are tasks."""
+    return [sys.executable, str(HERE / "task_server.py")]
+
+
 # The official servers, for Turnwise's client
 
 
