@@ -172,14 +172,17 @@ class Catalogue:
         endpoint = self.tools.get(call.target) if call.method == "tools/call" else None
         if endpoint is None:
             endpoint, call = self.find(call)
-        if endpoint.terms.task is not None and not call.held:
+        is_tool = self.tasks is not None and call.method == "tools/call"
+        if is_tool and (endpoint.terms.task is not None or "task" in call.params):
             return self._tasked(call, endpoint)
         return self.serve(call, endpoint.run, endpoint.terms)
 
     async def _tasked(self, call: Call, endpoint: Endpoint) -> Outcome:
         """A call of a tool that is a task: always, or for those who take one. What it declares is asked first."""
         terms = endpoint.terms
-        if terms.task == "never" or (terms.task == "optional" and not takes_tasks(call)):
+        if terms.task in (None, "never"):
+            tasking.check_plain(call, terms.task)
+        if terms.task in (None, "never") or (terms.task == "optional" and not takes_tasks(call)):
             return await self.serve(call, endpoint.run, terms)
         check_takes_tasks(call)
         if endpoint.plans:

@@ -22,7 +22,7 @@ from ._messages import Channel, Done, Notified, Outgoing
 from ._pending import Pending
 from .dialects.answering import Asking, check_question, checked_answer, page_facts
 from .dialects.calling import next_cursor, page_params
-from .dialects.tasking_client import status
+from .dialects.tasking_client import TaskStatus, status
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, ROOTS, TARGETS
 from .errors import (
@@ -167,10 +167,12 @@ class Conversation:
 
     async def _followed(self, became: BecameTask, params: Mapping[str, Any], wishes: Wishes) -> dict[str, Any]:
         """The result of a call that has become a task; what the task says of itself is its progress."""
-        count = itertools.count(1)
-        on_status = None
-        if (progress := wishes.progress) is not None:
-            on_status = lambda seen: called(progress, next(count), None, seen.message)  # noqa: E731 - too short a story
+        count, heard = itertools.count(1), self._notified(wishes, None)
+
+        async def on_status(seen: TaskStatus) -> None:
+            progress = {"progress": next(count), "message": seen.message}
+            await heard({"method": "notifications/progress", "params": progress})
+
         first = status(became.result).poll
         return await follow(self, self._task(became, params), self.manners.max_rounds, on_status, first)
 

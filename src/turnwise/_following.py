@@ -15,13 +15,24 @@ from .dialects import calling
 from .dialects import tasking_client as wire
 from .dialects.answering import check_question, checked_answer
 from .dialects.tasking_client import TaskStatus
-from .errors import CallerError, DeadlineExceeded, MCPError, PeerError, TaskCancelled, TooManyRounds
+from .errors import (
+    CallerError,
+    ConnectionLost,
+    DeadlineExceeded,
+    InvalidReply,
+    MCPError,
+    PeerError,
+    TaskCancelled,
+    TooManyRounds,
+)
 
 if TYPE_CHECKING:
     import mcp_types as types
 
 OnStatus = Callable[[TaskStatus], Awaitable[None] | None]
 CANCEL_SECONDS = 5.0
+LOST_LOOKS, LOST_SECONDS = 5, 1.0
+"""So often, and at least so far apart, a server that is away is looked for again: its tasks outlive it."""
 
 log = logging.getLogger("turnwise.client")
 
@@ -61,8 +72,9 @@ class TaskInHand:
             task = cls(**facts)
         except (ValueError, TypeError) as error:
             raise CallerError(f"this is no task in hand: {error}") from None
-        if not isinstance(task.id, str) or not isinstance(task.arguments, Mapping):
-            raise CallerError("this is no task in hand: it has no id")
+        texts = isinstance(task.id, str) and isinstance(task.tool, str) and isinstance(task.server, str | None)
+        if not texts or not task.id or not isinstance(task.arguments, dict):
+            raise CallerError("this is no task in hand: it has no id, or something in it is of another kind")
         return task
 
 
@@ -82,6 +94,7 @@ class TaskCalls:
         """
         conversation = self._open
         in_hand = TaskInHand(task, "") if isinstance(task, str) else task
+        _check_server(in_hand.server, conversation.manners.server)
         rounds = conversation.manners.max_rounds
         if deadline is None:
             result = await follow(conversation, in_hand, rounds, on_status)
@@ -97,7 +110,7 @@ class TaskCalls:
 
     async def get_task(self, task_id: str) -> TaskStatus:
         """A task as it is now: its status, its open questions, its result."""
-        return wire.status(await self._open.ask("tasks/get", wire.named(task_id)))
+        return await _looked_at(self._open, task_id)
 
     async def update_task(self, task_id: str, answers: Mapping[str, Any]) -> None:
         """Answer questions of a task, all or some. They are checked against what is asked before they are sent."""
@@ -140,10 +153,18 @@ async def _followed(
     params = {"name": task.tool, "arguments": dict(task.arguments)}
     known: set[str] = set()
     last: Any = None
-    rounds = 0
+    rounds = losses = 0
     while True:
         await asyncio.sleep(pause or 0)
-        seen = wire.status(await talks.ask("tasks/get", wire.named(task.id)))
+        try:
+            seen, losses = await _looked_at(talks, task.id), 0
+        except ConnectionLost as lost:
+            losses += 1
+            if losses > LOST_LOOKS:
+                raise
+            log.warning("task %s cannot be looked at for now: %s", task.id, lost)
+            pause = max(pause or 0.0, LOST_SECONDS)
+            continue
         if on_status is not None and (seen.status, seen.message) != last:
             last = (seen.status, seen.message)
             told = on_status(seen)
@@ -160,6 +181,23 @@ async def _followed(
             answers = await talks.answers(Questions(asked, {}, None, rounds, ()), "tools/call", params)
             await talks.ask("tasks/update", wire.answered(task.id, answers))
             known |= asked.keys()
+
+
+async def _looked_at(talks: Talks, task_id: str) -> TaskStatus:
+    seen = wire.status(await talks.ask("tasks/get", wire.named(task_id)))
+    if seen.id != task_id:
+        raise InvalidReply("the server tells of another task than it was asked for")
+    return seen
+
+
+def _check_server(theirs: str | None, ours: str | None) -> None:
+    """A task is its server's, and no other is to learn its id. A command may be spelled otherwise elsewhere."""
+    has_url = any((server or "").startswith(("http://", "https://")) for server in (theirs, ours))
+    if has_url and theirs not in (None, ours):
+        raise CallerError(
+            f"this task belongs to {theirs}, and this is a client of {ours}; where both are the same server, follow "
+            "the task by its id"
+        )
 
 
 def _end(seen: TaskStatus) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from ._catalogue import Catalogue
@@ -13,13 +14,15 @@ from .dialects.asking import request_of
 from .dialects.replying import judged
 from .dialects.v2026_07_28 import verdict
 from .errors import InvalidParams, MCPError, UnknownMethod
-from .tasks.model import is_over
+from .tasks.model import Task, is_over
 from .tasks.runtime import Seen, TaskOptions, Tasks
 from .tasks.sqlite import SQLiteTaskStore
 
 log = logging.getLogger("turnwise.tasks")
 
 FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
+STOP_SECONDS = 10.0
+"""For how long a client waits for a task to stop, in versions in which it is told when that has happened."""
 
 
 def install(catalogue: Catalogue, options: TaskOptions, security: RequestStateSecurity) -> Tasks:
@@ -80,38 +83,70 @@ class Methods:
         """Stop a task, if it can be stopped."""
         shape = self._shape(call)
         before = await self._seen(call, call.target)
-        if shape.refuses_late_cancels and is_over(before.task.status):
-            raise InvalidParams(f"Cannot cancel a task that is {before.task.status}")
+        if shape.stops_first and is_over(before.task.status):
+            raise self._too_late(shape, before)
         task = await self._tasks.cancel(call.target, self._catalogue.principal(call), call.post.now)
         if task is None:
             raise _unknown()
+        if shape.stops_first and not is_over(task.status):
+            task = await self._stopped(call, shape)
         return Done(shape.cancelled(task, self._tasks.options.poll))
+
+    async def _stopped(self, call: Call, shape: tasking.Shape) -> Task:
+        """ "Receivers MUST transition the task to cancelled status before sending the response"."""
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                async for seen in self._looks(call):
+                    if seen.task.status == "cancelled":
+                        return seen.task
+                    if is_over(seen.task.status):
+                        raise self._too_late(shape, seen)
+        except TimeoutError:
+            pass
+        raise MCPError(-32603, "The task was told to stop, and goes on for now")
+
+    def _too_late(self, shape: tasking.Shape, seen: Seen) -> InvalidParams:
+        status = shape.detailed(seen, self._tasks.options.poll)["status"]
+        return InvalidParams(f"Cannot cancel task: already in terminal status '{status}'")
 
     async def result(self, call: Call) -> Outcome:
         """What a task comes to, waited for; or its questions, where it asks."""
-        self._shape(call)
+        shape = self._shape(call)
         if call.answers:
             await self._answered(call, call.target, call.answers)
-        pause = FIRST_LOOK
-        while True:
-            seen = await self._seen(call, call.target)
+        async for seen in self._looks(call):
             if is_over(seen.task.status):
                 return Done(_final(seen))
             if seen.requests:
-                return Ask(_questions(seen), None)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_LOOK)
+                return Ask(_questions(seen, is_live=shape.asks_live), None)
+        raise _unknown()
 
     async def list(self, call: Call) -> Outcome:
-        """The caller's tasks."""
-        shape = self._shape(call)
-        cursor = call.params.get("cursor", "")
-        if not isinstance(cursor, str):
+        """The caller's tasks. "Receivers that cannot identify requestors SHOULD NOT" tell of anybody's."""
+        shape, who = self._shape(call), self._catalogue.principal(call)
+        if who is None and call.post.headers is not None:
+            raise UnknownMethod(call.method)
+        cursor = call.params.get("cursor")
+        if cursor is not None and (
+            not isinstance(cursor, str) or await self._tasks.get(cursor, who, call.post.now) is None
+        ):
             raise InvalidParams("Invalid cursor")
         size = self._catalogue.page_size or 100
-        tasks = await self._tasks.own(self._catalogue.principal(call), cursor, size + 1, call.post.now)
-        shown = [shape.members(task, self._tasks.options.poll) for task in tasks[:size]]
+        tasks = await self._tasks.own(who, cursor or "", size + 1, call.post.now)
+        shown = [shape.detailed(self._tasks.seen(task), self._tasks.options.poll) for task in tasks[:size]]
         return Done({"tasks": shown} | ({"nextCursor": tasks[size - 1].id} if len(tasks) > size else {}))
+
+    async def _looks(self, call: Call) -> AsyncIterator[Seen]:
+        """A task, looked at again and again while its client waits."""
+        begun, pause = time.monotonic(), FIRST_LOOK
+        while True:
+            now = call.post.now + time.monotonic() - begun
+            seen = await self._tasks.get(call.target, self._catalogue.principal(call), now)
+            if seen is None:
+                raise _unknown()
+            yield seen
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_LOOK)
 
     def _shape(self, call: Call) -> tasking.Shape:
         shape = tasking.SHAPES.get(call.version)
@@ -145,13 +180,11 @@ def _final(seen: Seen) -> dict[str, Any]:
     return {**seen.result, "_meta": meta}
 
 
-def _questions(seen: Seen) -> dict[str, Question]:
+def _questions(seen: Seen, *, is_live: bool) -> dict[str, Question]:
     """A task's open questions, to be asked once more by whoever waits for its result."""
-    related = tasking.related_meta(seen.task.id)
+    meta = {"_meta": tasking.related_meta(seen.task.id)} if is_live else {}
     return {
-        key: Question(
-            key, request["method"], {**request.get("params", {}), "_meta": related}, {}, "", _unread, _unread, None
-        )
+        key: Question(key, request["method"], {**request.get("params", {}), **meta}, {}, "", _unread, _unread, None)
         for key, request in seen.requests.items()
     }
 

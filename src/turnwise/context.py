@@ -7,6 +7,7 @@ settle on the same ledger. The room knows no wire: questions and notifications a
 import asyncio
 import math
 import random
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -180,6 +181,8 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         A client that takes no tasks gets an error that says so.
         """
         if self.desk is None:
+            if self.call.method != "tools/call":
+                raise AuthorError(f"{self.call.method} cannot become a task; only tools/call can")
             if self.service.tasks is None:
                 raise AuthorError("this server keeps no tasks: give it a store, MCPServer(tasks=SQLiteTaskStore(path))")
             tasking.check_takes_tasks(self.call)
@@ -195,7 +198,8 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         """Wait. A task is put away meanwhile, and wakes wherever there is a worker; it is not waited for twice."""
         key, entries = self.claim("!sleep"), self.book().entries
         if key not in entries:
-            entries[key] = Entry(CLOCK, "", round(self.call.post.now + max(0.0, seconds), 6))
+            now = self.call.post.now if self.desk is None else time.time()  # A leg's own clock stands still.
+            entries[key] = Entry(CLOCK, "", round(now + max(0.0, seconds), 6))
             if self.desk is None:
                 await asyncio.sleep(seconds)
         if self.desk is not None and self.call.post.now < (until := float(entries[key].value)):

@@ -21,6 +21,7 @@ from .opening import Reception
 from .refusing import verdict
 from .replying import readable_id, refuse, result_reply
 from .streaming import LAST_EVENT, STANDALONE, framed, listen, resumed, speak
+from .tasking import SHAPES
 from .words import CAPABILITIES, CLIENT_INFO, DRAFT_2026_02, HANDSHAKES, LEVELS, LISTS, LOG_LEVEL, NAMED, SEP_1858
 
 log = logging.getLogger("turnwise.server")
@@ -207,9 +208,8 @@ class Handshake:
         if method is None and session.version == DRAFT_2026_02 and "input_responses" in message:
             # "Currently there is no required response to this message."
             params = {"_meta": message.get("_meta")}
-            await self._served(
-                session, self._call(session, {**message, "method": "tasks/input_response", "params": params}, post)
-            )
+            answered = {"id": None, **message, "method": "tasks/input_response", "params": params}
+            await self._served(session, self._call(session, answered, post))
             return Reply(202, None)
         if not isinstance(method, str) or method == "initialize":
             raise MalformedMessage('Invalid request: "method" is required, and initialize comes alone')
@@ -297,7 +297,8 @@ class Handshake:
     def _list(self, session: Session, call: Call) -> dict[str, Any]:
         shown, cursor = page(self._service.entries(call.method), call.params.get("cursor"), self._service.page_size)
         if call.method == "tools/list":
-            shown = [_plainer(tool, self._service.task_support(tool["name"])) for tool in shown]
+            has_tasks = session.version in SHAPES
+            shown = [_plainer(tool, self._service.task_support(tool["name"]) if has_tasks else None) for tool in shown]
         result: dict[str, Any] = {LISTS[call.method]: shown}
         return result if cursor is None else {**result, "nextCursor": cursor}
 

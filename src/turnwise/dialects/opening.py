@@ -63,7 +63,7 @@ class Reception:
         session, headers = self._opened(version, capabilities, client, post)
         result = {
             "protocolVersion": version,
-            "capabilities": offered(self._offer.capabilities(), session),
+            "capabilities": offered(self._offer.capabilities(), session, is_known=_is_known(post)),
             "serverInfo": dict(self._offer.info),
         }
         if self._offer.instructions is not None:
@@ -136,13 +136,19 @@ def _principal(post: Post) -> str | None:
     return None if post.access is None else post.access.principal
 
 
-def offered(capabilities: dict[str, Any], session: Session) -> dict[str, Any]:
+def _is_known(post: Post) -> bool:
+    """Whether a caller can be told from others: by a token, or because the line is its own."""
+    return post.headers is None or post.access is not None
+
+
+def offered(capabilities: dict[str, Any], session: Session, *, is_known: bool) -> dict[str, Any]:
     """What the server offers in a session. One that is not kept has nowhere to note a level or a subscription. Tasks
-    are a capability here, where later they are an extension.
+    are a capability here, where later they are an extension; a list of them is for callers that are known.
     """
     shown = {name: part for name, part in capabilities.items() if name != "extensions"}
     if TASKS in capabilities.get("extensions", {}) and session.version in SHAPES:
-        shown["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        tasks: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+        shown["tasks"] = {"list": {}, **tasks} if is_known else tasks
     if session.is_kept:
         return shown
     return {name: part if name == "tasks" else {} for name, part in shown.items() if name != "logging"}

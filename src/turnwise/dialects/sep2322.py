@@ -12,6 +12,7 @@ from .._sessions import Session
 from ..errors import InvalidParams
 from .asking import request_of
 from .replying import result_reply
+from .tasking import related_meta
 
 Handler = Callable[[Call], Awaitable[Outcome]]
 
@@ -40,6 +41,8 @@ class Approved:
         result: dict[str, Any] = {"resultType": "input_required"}
         if isinstance(outcome, Ask):
             result["inputRequests"] = {key: request_of(question) for key, question in outcome.questions.items()}
-        if outcome.carrier is not None:  # A task has no state to carry: it is in a store.
+        if outcome.carrier is not None:
             result["requestState"] = outcome.carrier
+        else:
+            result["_meta"] = related_meta(call.target)  # A task, whose state is in a store.
         return Reply(200, result_reply(call.id, result))

@@ -34,7 +34,10 @@ class Shape:
     """Tasks in 2026-07-28: the server decides, where the client has declared that it takes them."""
 
     methods: frozenset[str] = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
-    refuses_late_cancels = False
+    stops_first = False
+    """Whether a cancellation is answered when the task has stopped, and refused where it is over."""
+    asks_live = False
+    """Whether a task's questions are requests of the server's, each of which names the task."""
 
     def takes(self, call: Call) -> bool:
         """Whether this call may be answered with a task."""
@@ -45,6 +48,13 @@ class Shape:
         """Turn those away who take no tasks."""
         if not self.takes(call):
             raise MissingClientCapability(NEEDED)
+
+    def check_plain(self, call: Call, support: str | None) -> None:
+        """Turn those away who want a task of a tool that is none. Here nobody can want one."""
+
+    def ttl(self, call: Call) -> float | None:
+        """For how many seconds the client wants a task to be kept. Here it has no say: "servers MUST ignore" `task`."""
+        return None
 
     def members(self, task: Any, poll: float) -> dict[str, Any]:
         """The facts of a task."""
@@ -89,7 +99,8 @@ class Augmented(Shape):
     """Tasks in 2025-11-25: the client asks for one, and learns its result by asking again."""
 
     methods = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
-    refuses_late_cancels = True
+    stops_first = True
+    asks_live = True
 
     def takes(self, call: Call) -> bool:
         """Whether the client asks for a task."""
@@ -99,6 +110,19 @@ class Augmented(Shape):
         """A tool that is always a task is not found by who asks for none; the methods themselves are for everybody."""
         if call.method == "tools/call" and not self.takes(call):
             raise UnknownMethod(f"{call.method}: this tool is called as a task, with params.task")
+
+    def check_plain(self, call: Call, support: str | None) -> None:
+        """ "If taskSupport is not present or forbidden [...] servers SHOULD return a -32601 error"."""
+        if self.takes(call):
+            raise UnknownMethod(f"{call.method}: this tool is not called as a task")
+
+    def ttl(self, call: Call) -> float | None:
+        """What `params.task` says, in seconds; None where it says nothing of use."""
+        asked = call.params.get("task")
+        wanted = asked.get("ttl") if isinstance(asked, dict) else None
+        if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not wanted > 0:
+            return None
+        return wanted / 1000
 
     def members(self, task: Any, poll: float) -> dict[str, Any]:
         """The facts of a task."""
@@ -121,8 +145,15 @@ class Augmented(Shape):
         return {"task": self.members(task, poll)}
 
     def detailed(self, seen: Any, poll: float) -> dict[str, Any]:
-        """A task; its questions and its result are to be had by `tasks/result`."""
-        return self.members(seen.task, poll)
+        """A task; its questions and its result are to be had by `tasks/result`.
+
+        "When the tool result has `isError` set to `true`, the task should reach `failed` status."
+        """
+        facts = self.members(seen.task, poll)
+        if seen.result is None or seen.result.get("isError") is not True:
+            return facts
+        words = " ".join(str(part["text"]) for part in seen.result.get("content", ()) if "text" in part)
+        return {**facts, "status": self.word("failed"), "statusMessage": words}
 
     def cancelled(self, task: Any, poll: float) -> dict[str, Any]:
         """The task, as it is then."""
@@ -133,6 +164,12 @@ class Approved(Augmented):
     """Tasks in the approved text: `tasks/result` asks, and `tasks/input_response` answers."""
 
     methods = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/input_response"})
+    asks_live = False
+
+    def check_plain(self, call: Call, support: str | None) -> None:
+        """A tool may ask first and become a task at the retry, so only those are refused that never do."""
+        if support == "never":
+            super().check_plain(call, support)
 
     def related(self, call: Call) -> str:
         """The task that `_meta` names."""
@@ -160,9 +197,9 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def takes_tasks(call: Call) -> bool:
-    """Whether this call may be answered with a task."""
+    """Whether this call may be answered with a task; of all methods, calls of tools may."""
     shape = SHAPES.get(call.version)
-    return shape is not None and shape.takes(call)
+    return shape is not None and call.method == "tools/call" and shape.takes(call)
 
 
 def check_takes_tasks(call: Call) -> None:
@@ -171,6 +208,13 @@ def check_takes_tasks(call: Call) -> None:
     if shape is None:
         raise MissingClientCapability(NEEDED)
     shape.check(call)
+
+
+def check_plain(call: Call, support: str | None) -> None:
+    """Turn a call away that wants a task of a tool which is none, in versions where a client can want one."""
+    shape = SHAPES.get(call.version)
+    if shape is not None:
+        shape.check_plain(call, support)
 
 
 def shape_of(version: str) -> Shape:

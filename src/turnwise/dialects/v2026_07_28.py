@@ -46,6 +46,8 @@ from .words import (
 
 log = logging.getLogger("turnwise.server")
 
+FOLLOWED = 1000
+"""So many tasks may one subscription be about."""
 _ID = (int, str)
 
 
@@ -229,7 +231,9 @@ class Wire:
         if not isinstance(asked, list) or not all(isinstance(task, str) for task in asked):
             raise InvalidParams("notifications.taskIds must be a list of ids", status=400)
         check_takes_tasks(call)
-        return await self._service.own_tasks(call, asked)
+        if len(asked) > FOLLOWED:
+            raise InvalidParams(f"at most {FOLLOWED} tasks are followed at a time", status=400)
+        return await self._service.own_tasks(call, list(dict.fromkeys(asked)))
 
     async def _follow(self, call: Call, tasks: list[str]) -> None:
         async for task in self._service.follow_tasks(call, tasks):

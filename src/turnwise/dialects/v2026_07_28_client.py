@@ -41,6 +41,9 @@ _SAFE = {*LISTS, *TARGETS, "server/discover", "completion/complete"} - {"tools/c
     "logging/setLevel",
     "resources/subscribe",
     "resources/unsubscribe",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
 }
 """Methods that only read, and those that say the same when they are said twice."""
 _OPENING = ("server/discover", "initialize")

@@ -3,9 +3,11 @@
 A file begins with the wire that it speaks (`@ VERSION`) and the transports on which that exists. Then follow
 transcripts, each a title, prose, and lines. `>` is what the client sends: `Name: value` lines are headers of the
 message behind them, and `new:` before a message says which instance gets it. `<` is what the server says, to the
-letter: a message, a status, or an event with its id. `~` lets so many seconds pass.
+letter: a message, a status, or an event with its id. `~` lets so many seconds pass. `?` is what the client sends again
+and again until a task has the status of the next line. `@ declares` names capabilities beside the usual ones.
 
 `"$name"` stands for a value that is the server's to choose: the first time it is learned, from then on it is the same.
+`"$*"` is any value.
 Connections are opened before the first line; what is said after the last one fails the transcript.
 """
 
@@ -17,6 +19,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,6 +29,7 @@ from tests.transcripts.proposals import server
 from tests.wires.clients import CAPABILITIES, FINAL, META, Event, EventReader
 
 PATIENCE = 10.0
+POLL = 0.02
 HEADER = re.compile(r"([A-Z][A-Za-z-]+): (.*)")
 INSTANCE = re.compile(r"([a-z]+): (.*)")
 EVENT = re.compile(r"event: (\w+), id: (\S+?)(?:, data: (.*))?")
@@ -37,6 +41,7 @@ class Transcript(NamedTuple):
     wire: str
     title: str
     lines: list[str]
+    declared: dict[str, Any]
 
 
 def read(path: Path) -> tuple[list[str], list[Transcript]]:
@@ -44,10 +49,13 @@ def read(path: Path) -> tuple[list[str], list[Transcript]]:
     first, *rest = path.read_text().splitlines()
     _, wire, *transports = first.split()
     found: list[Transcript] = []
+    declared: dict[str, Any] = {}
     for text in rest:
-        if text.startswith("# "):
-            found.append(Transcript(wire, text[2:], []))
-        elif text[:2] in ("> ", "< ", "~ "):
+        if text.startswith("@ declares "):
+            declared = json.loads(text.removeprefix("@ declares "))
+        elif text.startswith("# "):
+            found.append(Transcript(wire, text[2:], [], declared))
+        elif text[:2] in ("> ", "< ", "~ ", "? "):
             found[-1].lines.append(text)
     return transports, found
 
@@ -98,7 +106,7 @@ class Web:
     def names(self, message: Any) -> dict[str, str]:
         if self._wire == FINAL:
             params = message["params"]
-            name = params.get("name", params.get("uri"))
+            name = params.get("name", params.get("uri", params.get("taskId")))
             return {
                 "MCP-Protocol-Version": FINAL,
                 "Mcp-Method": message["method"],
@@ -178,17 +186,30 @@ class Pipe:
 class Play:
     """One transcript on its way."""
 
-    def __init__(self, transport: str, wire: str, port: int, pipes: dict[str, Pipe], clock: list[float]) -> None:
+    def __init__(
+        self,
+        transport: str,
+        wire: str,
+        port: int,
+        pipes: dict[str, Pipe],
+        clock: list[float],
+        declared: Mapping[str, Any] | None = None,
+    ) -> None:
         self._transport, self._wire, self._port, self._pipes, self._clock = transport, wire, port, pipes, clock
+        self._capabilities = {**CAPABILITIES, **(declared or {})}
+        self._seen: Said | None = None
         self._connections: dict[str, Connection] = {}
         self._names: dict[str, Any] = {}
         self._headers: dict[str, str] = {}
         self._now = "main"
 
     def run(self, lines: list[str]) -> None:
-        for line in lines:
+        for line, following in zip(lines, [*lines[1:], ""], strict=True):
             try:
-                {">": self._send, "<": self._hear, "~": self._wait}[line[0]](line[2:])
+                if line[0] == "?":
+                    self._poll(line[2:], json.loads(following[2:])["result"]["status"])
+                else:
+                    {">": self._send, "<": self._hear, "~": self._wait}[line[0]](line[2:])
             except AssertionError as error:
                 raise AssertionError(f"{line}\n{error}") from None
         for connection in self._connections.values():
@@ -215,7 +236,7 @@ class Play:
 
     def shake_hands(self, connection: Connection) -> None:
         client = {"name": "transcript", "version": "1"}
-        params = {"protocolVersion": self._wire, "capabilities": CAPABILITIES, "clientInfo": client}
+        params = {"protocolVersion": self._wire, "capabilities": self._capabilities, "clientInfo": client}
         connection.send({"jsonrpc": "2.0", "id": (number := next(ids)), "method": "initialize", "params": params}, {})
         event = connection.next().event
         assert event is not None
@@ -229,9 +250,27 @@ class Play:
             self._now, text = named[1], named[2]
         message = self._filled(json.loads(text))
         if self._wire == FINAL:
-            message["params"] = {**message["params"], "_meta": META}
+            meta = {**META, "io.modelcontextprotocol/clientCapabilities": self._capabilities}
+            message["params"] = {**message["params"], "_meta": {**meta, **message["params"].get("_meta", {})}}
         headers, self._headers = self._headers, {}
         self.to(self._now).send(message, headers)
+
+    def _poll(self, text: str, status: str) -> None:
+        """Look at a task until it has this status; the last reply is what the next line is about."""
+        ends = time.monotonic() + PATIENCE
+        while True:
+            self._send(text)
+            said = self.to(self._now).next()
+            assert said.event is not None
+            if said.event.data.get("result", {}).get("status") == status:
+                self._seen = said
+                return
+            assert time.monotonic() < ends, f"came: {said}"
+            time.sleep(POLL)
+
+    def _next(self) -> Said:
+        said, self._seen = self._seen, None
+        return said or self.to(self._now).next()
 
     def _filled(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -245,15 +284,15 @@ class Play:
             expected = int(stated[1])
             if self._transport == "stdio":
                 if stated[2] is not None:
-                    self._compare(json.loads(stated[2]), self.to(self._now).next().event)
+                    self._compare(json.loads(stated[2]), self._next().event)
                 return
-            status, event = self.to(self._now).next()
+            status, event = self._next()
             assert status == expected, f"came: {status} {event}"
             assert (event is None) == (stated[2] is None), f"came: {event}"
             if event is not None:
                 self._compare(json.loads(stated[2]), event)
             return
-        status, event = self.to(self._now).next()
+        status, event = self._next()
         assert status in (None, 200), f"came: {status} {event}"
         if (found := EVENT.fullmatch(text)) is None:
             self._compare(json.loads(text), event)
@@ -278,6 +317,8 @@ class Play:
             )
         if isinstance(expected, list):
             return isinstance(actual, list) and len(expected) == len(actual) and all(map(self._same, expected, actual))
+        if expected == "$*":
+            return isinstance(actual, str | int)
         if isinstance(expected, str) and expected.startswith("$"):
             assert isinstance(actual, str | int)
             return bool(self._names.setdefault(expected, actual) == actual)

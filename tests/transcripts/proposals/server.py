@@ -24,7 +24,17 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from turnwise import Context, Elicit, InputRequiredResult, MCPServer, RequestStateSecurity, ToolError
+from turnwise import (
+    Context,
+    Elicit,
+    InputRequiredResult,
+    MCPError,
+    MCPServer,
+    RequestStateSecurity,
+    SQLiteTaskStore,
+    TaskOptions,
+    ToolError,
+)
 
 DRAFTS = ["DRAFT-SEP-1858", "DRAFT-2026-v1", "DRAFT-2026-02-03"]
 KEY = "a key that all instances of the examples share"
@@ -252,7 +262,113 @@ def curious(method: str) -> Any:
     return ask
 
 
+# Tasks
+
+
+ECHO = ElicitRequest(
+    params=ElicitRequestFormParams(
+        message="Please provide the input string to echo back",
+        requested_schema={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+    )
+)
+NAME = ElicitRequest(
+    params=ElicitRequestFormParams(
+        message="Please enter your name.",
+        requested_schema={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    )
+)
+WORKING = 0.6
+"""For how many seconds those are at work who are to be seen at it."""
+
+
+def given_text(ctx: Context, key: str, member: str) -> str | None:
+    answer = (ctx.input_responses or {}).get(key)
+    content = answer.content if isinstance(answer, ElicitResult) and answer.content else {}
+    return str(content[member]) if member in content else None
+
+
+async def echo(ctx: Context) -> CallToolResult | InputRequiredResult:
+    """The proposals' Echo Tool, and what its author says of it."""
+    said = given_text(ctx, "echo_input", "input")
+    if said is None:
+        await ctx.report("Input Required to Proceed call tasks/result")
+        return InputRequiredResult(input_requests={"echo_input": ECHO})
+    await ctx.report("Task has been completed successfully, call get/result")
+    return text(f"Echo: {said}")
+
+
+async def echo_later(ctx: Context) -> CallToolResult | InputRequiredResult:
+    """The same: asks as an ordinary call does, and becomes a task when it has what it needs."""
+    said = given_text(ctx, "echo_input", "input")
+    if said is None:
+        return InputRequiredResult(input_requests={"echo_input": ECHO})
+    await ctx.become_task()
+    return text(f"Echo: {said}")
+
+
+async def hello_world(ctx: Context) -> CallToolResult | InputRequiredResult:
+    await ctx.sleep(WORKING)
+    name = given_text(ctx, "name", "name")
+    if name is None:
+        return InputRequiredResult(input_requests={"name": NAME})
+    await ctx.sleep(WORKING)
+    return text(f"Hello, {name}!")
+
+
+async def weather_task(city: str, ctx: Context) -> CallToolResult:
+    await ctx.report("The operation is now in progress.")
+    await ctx.sleep(WORKING)
+    return text(f"Current weather in {city}:\nTemperature: 72°F\nConditions: Partly cloudy")
+
+
+async def api_task(ctx: Context) -> CallToolResult:
+    raise ToolError("Failed to process request: invalid input")
+
+
+async def limited_task(ctx: Context) -> CallToolResult:
+    raise MCPError(-32603, "API rate limit exceeded")
+
+
+async def stuck_task(ctx: Context) -> CallToolResult:
+    await asyncio.Event().wait()
+    raise AssertionError("nothing sets it")
+
+
+async def plain() -> CallToolResult:
+    return text("plain")
+
+
+def tasks_server(name: str) -> MCPServer:
+    """Instances that keep tasks: the drafts', and the released texts'."""
+    is_draft = name == "drafts"
+    server = MCPServer(
+        "examples",
+        version="1",
+        dialects=DRAFTS,
+        request_state_security=RequestStateSecurity(keys=[KEY], ttl=600),
+        tasks=TaskOptions(store=SQLiteTaskStore(), poll=0.1 if is_draft else 5.0, ttl=3600),
+        page_size=2 if name == "listing" else None,
+    )
+    server.add_tool(plain, structured_output=False, task="never")
+    server.add_tool(echo, structured_output=False, task="always")
+    if name == "listing":
+        server.add_tool(weather_task, "get_weather", structured_output=False, task="optional")
+        return server
+    server.add_tool(echo_later, structured_output=False)
+    for tool, known_as in (
+        (hello_world, None),
+        (weather_task, "get_weather"),
+        (api_task, None),
+        (limited_task, None),
+        (stuck_task, None),
+    ):
+        server.add_tool(tool, known_as, structured_output=False, task="optional" if tool is weather_task else "always")
+    return server
+
+
 def make_server(name: str) -> MCPServer:
+    if name in KEEPING_TASKS:
+        return tasks_server(name)
     server = MCPServer(
         "examples",
         version="1",
@@ -274,7 +390,8 @@ def make_server(name: str) -> MCPServer:
     return server
 
 
-INSTANCES = ("main", "old", "new", "busy", "curious")
+KEEPING_TASKS = ("drafts", "tasks", "listing")
+INSTANCES = ("main", "old", "new", "busy", "curious", *KEEPING_TASKS)
 
 if __name__ == "__main__":
     make_server(sys.argv[1]).run("stdio")

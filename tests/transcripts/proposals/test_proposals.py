@@ -59,7 +59,7 @@ def pipes() -> Iterator[dict[str, Pipe]]:
 def test_transcript(
     transport: str, transcript: Transcript, port: int, pipes: dict[str, Pipe], clock: list[float]
 ) -> None:
-    play = Play(transport, transcript.wire, port, pipes, clock)
+    play = Play(transport, transcript.wire, port, pipes, clock, transcript.declared)
     try:
         play.run(transcript.lines)
     finally:
