@@ -78,8 +78,8 @@ class Postgres:
         options = f"-F -k {self._home} -h '' -c max_connections=60 -c shared_buffers=16MB"
         self._run("pg_ctl", "start", "--wait", "--silent", f"--log={self._home}/log", f"--options={options}")
 
-    def stop(self) -> None:
-        self._run("pg_ctl", "stop", "--wait", "--silent", "--mode=fast")
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "stop", "--wait", "--silent", f"--mode={mode}")
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._binaries / program), *arguments, f"--pgdata={self._home}/data"]
