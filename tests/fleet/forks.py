@@ -51,9 +51,14 @@ class Forks:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
-    def begin(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
-        """Run `turnwise` with these arguments, or a script where the first ends with .py."""
-        return Child(self, self._asked({"arguments": [*arguments], "env": {**env}, "log": str(log)}))
+    def begin(
+        self, arguments: Sequence[str], env: Mapping[str, str], log: Path, *, cwd: Path = ROOT, out: Path | None = None
+    ) -> Child:
+        """Run `turnwise` with these arguments, or a script where the first ends with .py. Its standard output goes into
+        the log too, unless there is another place for it.
+        """
+        streams = {"out": str(out or log), "err": str(log)}
+        return Child(self, self._asked({"arguments": [*arguments], "env": {**env}, "cwd": str(cwd), **streams}))
 
     def ended(self) -> dict[int, int]:
         """Exit codes of those who are no more."""
@@ -81,12 +86,13 @@ def forks() -> Iterator[Forks]:
             process.stdin.close()
 
 
-def _live(arguments: list[str], env: dict[str, str], log: str) -> None:
+def _live(arguments: list[str], env: dict[str, str], cwd: str, out: str, err: str) -> None:
     """What a child does."""
     os.environ.update(env)
+    os.chdir(cwd)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for stream in (1, 2):
-        os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), stream)
+    for stream, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), stream)
     if arguments[0].endswith(".py"):
         sys.argv = arguments
         runpy.run_path(arguments[0], run_name="__main__")

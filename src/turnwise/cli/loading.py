@@ -27,6 +27,8 @@ def load(name: str) -> MCPServer[Any]:
 
 
 def _from_name(place: str) -> Any:
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise NotFound(f"{place!r} is no module; a server is named module:attribute or file.py:attribute")
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:

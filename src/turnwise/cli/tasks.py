@@ -8,23 +8,36 @@ import sys
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ..dialects.tasking import moment
 from ..errors import CallerError, InvalidRequestState
+from ..server import MCPServer
 from ..tasks.explaining import explained
-from ..tasks.model import Task
+from ..tasks.model import Status, Task
 from ..tasks.runtime import Tasks
 from .loading import NotFound, load
 
 Server = Annotated[str, typer.Argument(help="The server: module:attribute or file.py:attribute.", metavar="SERVER")]
 TaskId = Annotated[str, typer.Argument(help="The task's id.", metavar="TASK")]
 AsJSON = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
-Status = Annotated[str | None, typer.Option(help="Only tasks of this status.")]
+
+
+def _status(name: str | None) -> str | None:
+    if name is not None and name not in get_args(Status):
+        raise typer.BadParameter(f"a status is one of {', '.join(get_args(Status))}")
+    return name
+
+
+ByStatus = Annotated[str | None, typer.Option("--status", callback=_status, help="Only tasks of this status.")]
+
+WIDE = 1000
+"""Columns where nobody looks: lines are for other programs, and are not broken."""
 
 tasks = typer.Typer(no_args_is_help=True, help="Look after a server's tasks.")
 
@@ -38,14 +51,10 @@ def worker(
 ) -> None:
     """Play the tasks of a server, without serving it. SIGTERM or Ctrl-C: legs under way are finished or given back."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    found = _tasks(server)
-    if workers is not None:
-        found.options = replace(found.options, workers=workers)
-    if found.options.workers == 0:
-        found.options = replace(found.options, workers=32)
-    if not getattr(found.store, "is_durable", True):
-        _fail("this server keeps its tasks in its own memory: no other process can play them")
-    _run(_work(load(server), found))
+    loaded = _loaded(server)
+    found = _kept_by(loaded)
+    found.options = replace(found.options, workers=workers or found.options.workers or 32)
+    _run(_work(loaded, found))
 
 
 async def _work(server: Any, found: Tasks) -> None:
@@ -55,13 +64,13 @@ async def _work(server: Any, found: Tasks) -> None:
         loop.add_signal_handler(number, stopped.set)
     server.work_on_tasks()
     await server.start()
-    Console(stderr=True).print(f"Playing the tasks of {server.name} as {found.owner}. Ctrl-C ends it in good order.")
+    typer.echo(f"Playing the tasks of {server.name} as {found.owner}. Ctrl-C ends it in good order.", err=True)
     await stopped.wait()
     await server.stop()
 
 
 @tasks.command("list")
-def list_tasks(server: Server, status: Status = None, as_json: AsJSON = False) -> None:
+def list_tasks(server: Server, status: ByStatus = None, as_json: AsJSON = False) -> None:
     """All tasks, with their ages; at the end how many there are of each status."""
     found = _tasks(server)
 
@@ -80,8 +89,9 @@ def list_tasks(server: Server, status: Status = None, as_json: AsJSON = False) -
     for name in ("task", "tool", "status", "since", "what it waits for"):
         table.add_column(name, no_wrap=name == "task")
     for task in listed:
-        table.add_row(task.id, task.tool, task.status, moment(task.updated), _explained(found, task))
-    console = Console()
+        cells = (task.id, task.tool, task.status, moment(task.updated), _explained(found, task))
+        table.add_row(*(Text(_legible(cell)) for cell in cells))
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
     console.print(table)
     for name, (count, oldest) in counts.items():
         console.print(f"{count} {name}, the oldest {oldest:.0f} s")
@@ -99,7 +109,7 @@ def show(server: Server, task: TaskId, as_json: AsJSON = False) -> None:
         sys.stdout.write(json.dumps(facts) + "\n")
         return
     for name, value in facts.items():
-        Console().print(f"{name:>10}  {value}", markup=False)
+        typer.echo(f"{name:>10}  {_legible(str(value))}")
 
 
 @tasks.command()
@@ -118,14 +128,23 @@ def purge(server: Server) -> None:
     typer.echo(f"{_run(_tasks(server).store.purge(time.time()))} tasks forgotten")
 
 
-def _tasks(name: str) -> Tasks:
+def _loaded(name: str) -> MCPServer[Any]:
     try:
-        found = load(name).tasks
+        return load(name)
     except NotFound as error:
         _fail(str(error))
-    if found is None:
-        _fail(f"{name} keeps no tasks")
-    return found
+
+
+def _kept_by(server: MCPServer[Any]) -> Tasks:
+    if server.tasks is None:
+        _fail(f"{server.name} keeps no tasks")
+    if not getattr(server.tasks.store, "is_durable", True):
+        _fail(f"{server.name} keeps its tasks in its own memory, where no other process sees them")
+    return server.tasks
+
+
+def _tasks(name: str) -> Tasks:
+    return _kept_by(_loaded(name))
 
 
 def _facts(found: Tasks, task: Task) -> dict[str, Any]:
@@ -148,6 +167,11 @@ def _explained(found: Tasks, task: Task) -> str:
     except InvalidRequestState:  # Sealed under keys that this server no longer has; the rest can still be told.
         requests = {}
     return explained(task, requests, time.time())
+
+
+def _legible(text: str) -> str:
+    """What others wrote, without what a terminal would take for a command."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

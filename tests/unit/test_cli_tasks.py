@@ -1,0 +1,283 @@
+"""`turnwise worker` and `turnwise tasks`, as processes of their own."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import turnwise
+from tests.fleet.forks import Forks, forks
+from turnwise.cli.loading import load
+from turnwise.tasks.model import Claim, Limits, NewTask
+from turnwise.testing import Connection, connect
+
+COMMAND = [sys.executable, "-c", "from turnwise.cli import main; main()"]
+PYTHONPATH = str(Path(turnwise.__file__).parents[1])
+PATIENCE = 30.0
+NUMBERS = count(1)
+CAPABILITIES: dict[str, Any] = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+SHOP = """
+import os
+from turnwise import Context, MCPServer, RequestStateSecurity, SQLiteTaskStore, TaskOptions
+
+options = TaskOptions(store=SQLiteTaskStore(os.environ["SHOP_TASKS"]), workers=0, lease=1.0)
+server = MCPServer("[shop]", request_state_security=RequestStateSecurity(keys=[os.environ["SHOP_KEY"]]), tasks=options)
+rekeyed = MCPServer("shop", request_state_security=RequestStateSecurity(keys=["another key" * 3]), tasks=options)
+plain = MCPServer("plain")
+forgetful = MCPServer("forgetful", tasks=TaskOptions())
+lost = MCPServer("lost", tasks=SQLiteTaskStore("/dev/null/tasks.db"))
+number = 7
+
+async def pack(item: str) -> str:
+    return f"{item} in a box"
+
+@server.tool(task="always")
+async def order(item: str, ctx: Context) -> str:
+    packed = await ctx.step(pack, item)
+    await ctx.report("packed")
+    name = await ctx.elicit(f"Who gets {item}?", str, key="name")
+    return f"{packed} for {name.data}"
+"""
+
+
+# A shop, and commands about it
+
+
+class Shop(NamedTuple):
+    folder: Path
+    env: dict[str, str]
+    forks: Forks
+
+    def begin(self, *arguments: str) -> "subprocess.Popen[str]":
+        """The command as a shell would run it."""
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([*COMMAND, *arguments], cwd=self.folder, env={**os.environ, **self.env}, **pipes)
+
+    def run(self, *commands: Sequence[str]) -> list[tuple[int, str, str]]:
+        """The same for several, side by side: the exit code, and what was said on both streams."""
+        numbers = [next(NUMBERS) for _ in commands]
+        paths = [(self.folder / f"{number}.out", self.folder / f"{number}.err") for number in numbers]
+        children = [
+            self.forks.begin(command, self.env, err, cwd=self.folder, out=out)
+            for command, (out, err) in zip(commands, paths, strict=True)
+        ]
+        codes = [child.wait() for child in children]
+        return [(code, out.read_text(), err.read_text()) for code, (out, err) in zip(codes, paths, strict=True)]
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[tuple[Any, Connection]]:
+        """The shop's server in this process, which plays no tasks, and a client of it."""
+        server = load(f"{self.folder}/shop.py:server")
+        assert server.tasks is not None
+        async with connect(server) as client:
+            client.capabilities = CAPABILITIES
+            yield server.tasks.store, client
+        await server.tasks.store.aclose()
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[Forks]:
+    with forks() as begun:
+        yield begun
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: Forks) -> Shop:
+    (tmp_path / "shop.py").write_text(SHOP)
+    names = {"SHOP_TASKS": str(tmp_path / "tasks.db"), "SHOP_KEY": "k" * 32}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    return Shop(tmp_path, {**names, "PYTHONPATH": PYTHONPATH}, origin)
+
+
+async def begin(client: Connection, item: str) -> str:
+    result = await client.request("tools/call", {"name": "order", "arguments": {"item": item}})
+    return str(result["taskId"])
+
+
+async def until(client: Connection, task_id: str, status: str) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            seen = await client.request("tasks/get", {"taskId": task_id})
+            if seen["status"] == status:
+                return seen
+            await asyncio.sleep(0.02)
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(work(), 2 * PATIENCE)
+
+    asyncio.run(bounded())
+
+
+# The worker
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "end"), [("shop.py:server", [], signal.SIGTERM), ("shop", ["--workers", "1"], signal.SIGINT)]
+)
+def test_a_worker_plays_the_tasks_of_a_server_until_it_is_told_to_leave(
+    shop: Shop, name: str, options: list[str], end: signal.Signals
+) -> None:
+    async def work() -> None:
+        worker = shop.begin("worker", name, "--verbose", *options)
+        async with shop.opened() as (_, client):
+            task_id = await begin(client, "tea")
+            assert (await until(client, task_id, "input_required"))["statusMessage"] == "packed"
+            answers = {"name": {"action": "accept", "content": {"value": "Ann"}}}
+            await client.request("tasks/update", {"taskId": task_id, "inputResponses": answers})
+            done = await until(client, task_id, "completed")
+            assert done["result"]["content"][0]["text"] == "tea in a box for Ann"
+        worker.send_signal(end)
+        code, out, err = await asyncio.to_thread(ended, worker)
+        assert (code, out) == (0, "")
+        assert f"Playing the tasks of [shop] as {os.uname().nodename}:{worker.pid}:" in err
+        assert f"task {task_id}: 'order' completed" in err
+
+    run(work)
+
+
+# Looking after tasks
+
+HOSTILE = "[/no] \x1b[2Jmilk"
+
+
+class States(NamedTuple):
+    """A task in every state, by its id."""
+
+    asking: str
+    hostile: str
+    sleeping: str = "sleeping"
+    due: str = "due"
+    silent: str = "silent"
+    played: str = "played"
+    over: str = "over"
+
+
+async def settle(shop: Shop) -> States:
+    """Make them; all but two with a worker that there never was."""
+    now, day = time.time(), 86_400.0
+    async with shop.opened() as (store, client):
+
+        async def claimed(name: str, lease: float = day) -> Claim:
+            await store.create(NewTask(name, "", "order", b"", b"", now - 90, day if name == "played" else None))
+            claim: Claim | None = await store.claim("Tom", lease, now - 60, Limits(("order",), {}), name)
+            assert claim is not None
+            return claim
+
+        states = States(await begin(client, "tea"), await begin(client, HOSTILE))
+        worker = shop.forks.begin(["worker", "shop"], shop.env, shop.folder / "worker.err", cwd=shop.folder)
+        for task_id in (states.asking, states.hostile):
+            await until(client, task_id, "input_required")
+        worker.signal(signal.SIGKILL)
+        await store.finish(await claimed(states.over), "failed", None, HOSTILE, now - 7200)
+        await store.postpone(await claimed(states.sleeping), b"", now + day, now)
+        await claimed(states.silent, lease=1.0)
+        await claimed(states.played)
+        await store.create(NewTask(states.due, "", "order", b"", b"", now - 90, 30.0))
+    return states
+
+
+SENTENCES = {
+    "asking": r"waits since \d+\.\d s for an answer to 'name' \(Who gets tea\?\)",
+    "hostile": r"waits since \d+\.\d s for an answer to 'name' \(Who gets \[/no\] .*\[2Jmilk\?\)",
+    "sleeping": r"sleeps for another (1\.0 d|24\.0 h)",
+    "due": r"is due since \d\.\d min: no worker that serves 'order' has taken it",
+    "silent": r"its worker Tom fell silent \d+\.\d (s|min) ago; it is due for another one",
+    "played": r"is being played by Tom, which has the leg for another 24\.0 h",
+    "over": r"failed 2\.0 h ago: \[/no\] .*\[2Jmilk",
+}
+
+
+def test_tasks_are_shown_with_what_they_wait_for(shop: Shop) -> None:
+    states = asyncio.run(settle(shop))
+    ids = dict(zip(States._fields, states, strict=True))
+    listed, table, some, one, shown, sealed = shop.run(
+        ["tasks", "list", "shop", "--json"],
+        ["tasks", "list", "shop.py"],
+        ["tasks", "list", "shop", "--status", "failed", "--json"],
+        ["tasks", "show", "shop", states.asking, "--json"],
+        ["tasks", "show", "shop", states.over],
+        ["tasks", "list", "shop:rekeyed", "--json"],
+    )
+    assert [(code, err) for code, _, err in (listed, table, some, one, shown, sealed)] == [(0, "")] * 6
+    facts = {task["task"]: task for task in map(json.loads, listed[1].splitlines())}
+    assert sorted(facts) == sorted(states)
+    rows = {row.split()[0]: row for row in table[1].splitlines()}
+    for name, sentence in SENTENCES.items():
+        assert re.fullmatch(sentence, facts[ids[name]]["now"]), facts[ids[name]]
+        assert re.search(rf"order +\w+ +20\S+Z +{sentence}", rows[ids[name]]), rows[ids[name]]
+    assert "\x1b" not in table[1] + shown[1]
+    assert "4 working, the oldest 9" in table[1]
+    assert [json.loads(line)["task"] for line in some[1].splitlines()] == ["over"]
+    assert {name: json.loads(one[1])[name] for name in ("tool", "status", "message", "ttl", "legs")} == {
+        "tool": "order",
+        "status": "input_required",
+        "message": "packed",
+        "ttl": 86_400.0,
+        "legs": 1,
+    }
+    assert re.search(rf" now  {SENTENCES['over']}\n", shown[1])
+    told = {task["task"]: task["now"] for task in map(json.loads, sealed[1].splitlines())}
+    assert re.fullmatch(r"waits since \S+ s for an answer to 'name' \(sealed\)", told[states.asking])
+
+
+def test_tasks_are_stopped_and_forgotten(shop: Shop) -> None:
+    states = asyncio.run(settle(shop))
+    waiting, played, over = shop.run(*(["tasks", "cancel", "shop", task] for task in (states.asking, "played", "over")))
+    assert waiting == (0, f"{states.asking} is cancelled\n", "")
+    assert played == (0, "played is asked to stop\n", "")
+    assert over == (0, "over is failed\n", "")
+    assert shop.run(["tasks", "purge", "shop"]) == [(0, "1 tasks forgotten\n", "")]
+    gone, stopped = shop.run(["tasks", "show", "shop", "due"], ["tasks", "show", "shop", states.asking, "--json"])
+    assert gone == (1, "", "no task 'due'\n")
+    assert json.loads(stopped[1])["now"].endswith("ago: The task was cancelled by request.")
+
+
+def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(shop: Shop) -> None:
+    naming = "a server is named module:attribute or file.py:attribute"
+    memory = "forgetful keeps its tasks in its own memory, where no other process sees them"
+    refused = {
+        ("tasks", "list", "nothing"): f"no module 'nothing'; {naming}",
+        ("tasks", "list", "..:server"): f"'..' is no module; {naming}",
+        ("worker", "nothing.py:server"): "no file 'nothing.py'",
+        ("worker", "shop:number"): "shop has no server 'number': it has server, rekeyed, plain, forgetful, lost",
+        ("worker", "shop:plain"): "plain keeps no tasks",
+        ("worker", "shop:forgetful"): memory,
+        ("tasks", "list", "shop:forgetful"): memory,
+        ("tasks", "cancel", "shop", "nothing"): "no task 'nothing'",
+        (
+            "tasks",
+            "purge",
+            "shop:lost",
+        ): "the store /dev/null/tasks.db cannot be used: [Errno 20] Not a directory: '/dev/null/tasks.db'",
+    }
+    misused = {
+        ("tasks", "list"): "Missing argument 'SERVER'",
+        ("tasks", "list", "shop", "--status", "done"): "a status is one of working, input_required,",
+        ("tasks", "forget"): "No such command 'forget'",
+        ("worker", "shop", "--workers", "0"): "Invalid value for '--workers'",
+    }
+    told = dict(zip([*refused, *misused], shop.run(*refused, *misused), strict=True))
+    for command, words in refused.items():
+        assert told[command] == (1, "", f"{words}\n")
+    for command, words in misused.items():
+        assert told[command][:2] == (2, "")
+        assert words in told[command][2]
