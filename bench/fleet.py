@@ -26,12 +26,16 @@ class NotServing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A row of the benchmark: a server or client module, its arguments, and its loads (all, if none are named)."""
+    """A row of the benchmark: a server or client module, its arguments, its loads (all, if none are named).
+
+    `python` is the interpreter, of another environment where the row needs one.
+    """
 
     name: str
     module: str
     arguments: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
+    python: str = sys.executable
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ class Server:
 def start(spec: Spec, core: int) -> Server:
     """Start a server on a core and wait for its first correct reply."""
     port = free_port()
-    command = [sys.executable, "-m", f"bench.servers.{spec.module}", str(port), *spec.arguments]
+    command = [spec.python, "-m", f"bench.servers.{spec.module}", str(port), *spec.arguments]
     began = time.perf_counter()
     with on_core(core):
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=_environment())

