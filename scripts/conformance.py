@@ -48,6 +48,8 @@ class Leg:
     expected: Mapping[str, int]
     # The required scenarios that need not pass yet, with the reason. They are run, and one that passes is a failure.
     waiting: Mapping[str, str] = field(default_factory=dict)
+    # Scenarios that the suite itself skips, whatever it is shown: they are listed and count as nothing.
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def results(self) -> Path:
@@ -56,7 +58,12 @@ class Leg:
 
 
 LEGS = (
-    Leg("server", "2026-07-28", {"required": 37, "pending": 3}),
+    Leg(
+        "server",
+        "2026-07-28",
+        {"required": 37, "extension": 9, "pending": 3},
+        skipped={"tasks-status-notifications": "a stub of the suite, in which every check is skipped"},
+    ),
     Leg("server", "2025-11-25", {"required": 30, "added-after-release": 1, "pending": 2}),
     Leg("client", "2026-07-28", {"required": 32, "extension": 6, "added-after-release": 1}),
     Leg("client", "2025-11-25", {"required": 18}),
@@ -204,8 +211,15 @@ def listed(leg: Leg) -> dict[str, str]:
     return {name: group for name, group in groups.items() if group in leg.expected}
 
 
+def is_skipped(scenario: Scenario) -> bool:
+    """Whether the suite made no check of a scenario but said that it would not."""
+    return bool(scenario.checks) and all(check["status"] == "SKIPPED" for check in scenario.checks)
+
+
 def report(leg: Leg, scenarios: list[Scenario]) -> bool:
     """Print the score; true if nothing is left to mend."""
+    unmade = {scenario.name for scenario in scenarios if scenario.name in leg.skipped and is_skipped(scenario)}
+    scenarios = [scenario for scenario in scenarios if scenario.name not in unmade]
     faults = [fault for scenario in scenarios if scenario.name not in leg.waiting for fault in scenario.faults]
     faults += stale(leg, scenarios)
     for group, expected in leg.expected.items():
@@ -214,6 +228,9 @@ def report(leg: Leg, scenarios: list[Scenario]) -> bool:
         print(f"{leg.side} {leg.revision}  {group:20}{passed:3}/{expected}")
         if len(tried) != expected:
             faults.append(f"FAILURE  {group}: the suite lists {len(tried)} scenarios")
+    faults += [f"STALE    {name}: said to be skipped, but it is not" for name in sorted(leg.skipped.keys() - unmade)]
+    for name in sorted(unmade):
+        print(f"{leg.side} {leg.revision}  {'skipped':20}  1  {name}: {leg.skipped[name]}")
     for reason, number in Counter(leg.waiting.values()).items():
         print(f"{leg.side} {leg.revision}  {'waiting':20}{number:3}  {reason}")
     for fault in faults:

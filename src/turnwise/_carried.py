@@ -36,9 +36,11 @@ def note_round(context: Context[Any, Any], size: int) -> None:
     log.info("%s %r: %s", context.call.method, context.call.target, facts, extra=facts)
 
 
-def kept(ledger: Ledger, terms: Terms) -> Ledger:
-    """A ledger that stays here while its call waits, just as it would come back out of a token."""
-    if ledger.sequence > terms.budget.rounds:
+def kept(ledger: Ledger, terms: Terms, *, is_task: bool = False) -> Ledger:
+    """A ledger that stays here while its call waits, just as it would come back out of a token. A task may take as many
+    legs as it likes: to sleep is one, too.
+    """
+    if ledger.sequence > terms.budget.rounds and not is_task:
         raise EndlessFlow(terms.budget.rounds)
     if ledger.sequence == 1:
         ledger.version = terms.version

@@ -264,9 +264,9 @@ class Catalogue:
             raise AuthorError(f"{call.method} may not ask; only {', '.join(ASKING)} may")
         settled: Ledger = outcome.carrier
         if context.becoming:
-            return await self._begun(call, kept(settled, terms))
+            return await self._begun(call, kept(settled, terms, is_task=True))
         if call.held:
-            return outcome._replace(carrier=kept(settled, terms))
+            return outcome._replace(carrier=kept(settled, terms, is_task=context.desk is not None))
         try:
             token = self._seal(call, terms, isinstance(outcome, Yield), settled)
             if len(token) > terms.budget.small_bytes:
@@ -275,7 +275,7 @@ class Catalogue:
         except (EndlessFlow, LedgerTooLarge):
             if self.tasks is None or terms.task == "never" or not takes_tasks(call):
                 raise
-            return await self._begun(call, kept(settled, terms))  # A store has more room than a token.
+            return await self._begun(call, kept(settled, terms, is_task=True))  # A store has more room than a token.
         if log.isEnabledFor(logging.INFO):
             note_round(context, len(token))
         return Ask(outcome.questions, token) if isinstance(outcome, Ask) else Yield(token)

@@ -22,7 +22,7 @@ from ._messages import Channel, Done, Notified, Outgoing
 from ._pending import Pending
 from .dialects.answering import Asking, check_question, checked_answer, page_facts
 from .dialects.calling import next_cursor, page_params
-from .dialects.tasking_client import TaskStatus, status
+from .dialects.tasking_client import TaskStatus, status, takes
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, ROOTS, TARGETS
 from .errors import (
@@ -180,6 +180,8 @@ class Conversation:
         return self._task(became, params)
 
     def _task(self, became: BecameTask, params: Mapping[str, Any]) -> TaskInHand:
+        if not takes(self.manners.capabilities):
+            raise InvalidReply("the server made a task of a call whose client takes none")
         task_id, tool = status(became.result).id, params[TARGETS["tools/call"]]
         return TaskInHand(task_id, tool, params.get("arguments", {}), self.manners.server)
 

@@ -28,7 +28,7 @@ from ._pending import Pending, PendingStore
 from ._version import __version__
 from .dialects import calling
 from .dialects.v2026_07_28_client import Caller
-from .errors import CallerError, MCPError
+from .errors import BecameTask, CallerError, MCPError
 from .transports.http import HTTP
 from .transports.memory import Memory
 from .transports.process import Process
@@ -143,8 +143,11 @@ class Client(TaskCalls):
         return self._open
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One round of any method: the result as it came, which may be a question."""
-        return await self._open.request(method, params or {}, Wishes())
+        """One round of any method: the result as it came, which may be a question or a task."""
+        try:
+            return await self._open.request(method, params or {}, Wishes())
+        except BecameTask as became:
+            return dict(became.result)
 
     async def call_tool(
         self,

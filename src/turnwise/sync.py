@@ -108,7 +108,7 @@ class SyncClient:
         self._run(self._client.roots_changed())
 
     def request(self, method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One round of any method: the result as it came, which may be a question."""
+        """One round of any method: the result as it came, which may be a question or a task."""
         return self._run(self._client.request(method, params))
 
     def call_tool(

@@ -80,7 +80,8 @@ def _facts(context: Context[Any, Any], outcome: Outcome) -> dict[str, Any]:
     if isinstance(outcome, Ask | Yield):
         facts["mcp.result.type"] = "input_required"
         facts["turnwise.questions"] = len(outcome.questions) if isinstance(outcome, Ask) else 0
-        facts["turnwise.ledger.bytes"] = len(outcome.carrier)
+        if isinstance(outcome.carrier, str):  # Where the call waits here, or is a task, nothing goes over the wire.
+            facts["turnwise.ledger.bytes"] = len(outcome.carrier)
     return facts
 
 

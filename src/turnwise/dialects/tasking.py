@@ -52,10 +52,6 @@ class Shape:
     def check_plain(self, call: Call, support: str | None) -> None:
         """Turn those away who want a task of a tool that is none. Here nobody can want one."""
 
-    def ttl(self, call: Call) -> float | None:
-        """For how many seconds the client wants a task to be kept. Here it has no say: "servers MUST ignore" `task`."""
-        return None
-
     def members(self, task: Any, poll: float) -> dict[str, Any]:
         """The facts of a task."""
         facts: dict[str, Any] = {
@@ -115,14 +111,6 @@ class Augmented(Shape):
         """ "If taskSupport is not present or forbidden [...] servers SHOULD return a -32601 error"."""
         if self.takes(call):
             raise UnknownMethod(f"{call.method}: this tool is not called as a task")
-
-    def ttl(self, call: Call) -> float | None:
-        """What `params.task` says, in seconds; None where it says nothing of use."""
-        asked = call.params.get("task")
-        wanted = asked.get("ttl") if isinstance(asked, dict) else None
-        if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not wanted > 0:
-            return None
-        return wanted / 1000
 
     def members(self, task: Any, poll: float) -> dict[str, Any]:
         """The facts of a task."""

@@ -30,6 +30,11 @@ class TaskStatus(NamedTuple):
         return self.status in ("completed", "failed", "cancelled")
 
 
+def takes(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client declares that it takes tasks."""
+    return TASKS in capabilities.get("extensions", {})
+
+
 def became(method: str, result: dict[str, Any]) -> BecameTask:
     """What to make of a result that is a task; only calls of tools become one."""
     if method != "tools/call":

@@ -176,6 +176,7 @@ class Wire:
             answers = _absent(answers, "inputResponses", "an object")
         if state is not None and type(state) is not str:
             raise InvalidParams("params.requestState must be a string", status=400)
+        params.pop("task", None)  # Of 2025-11-25: "servers MUST ignore it (treat the field as unknown)".
         if self._service.marked and post.headers is not None and method == "tools/call":
             mirrored.check_parameters(post.headers, self._service.marked.get(target, {}), arguments)
         return arguments, answers, state
