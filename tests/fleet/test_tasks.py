@@ -31,7 +31,7 @@ MANY, SOME = 200, 40
 EVERY = 20 if os.environ.get("TURNWISE_CRASHES") else MANY
 """At every so-manieth task a worker dies, in each of the ways."""
 LEASE, LONG_LEASE, GRACE = 2.0, 60.0, 0.5
-PROMPTLY, PATIENCE = 5.0, 90.0
+PROMPTLY, PATIENCE = 4.0, 90.0
 NEVER = "0" * 40
 """An id that no task has."""
 

@@ -1048,6 +1048,39 @@ def test_who_listens_hears_of_legs_and_of_tasks_that_are_to_stop(request: pytest
     using(place, work)
 
 
+def test_who_leaves_lets_the_last_word_go_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, place = on_postgres(request)
+
+    async def leave() -> None:
+        store, heard = place.open(), asyncio.Event()
+        assert isinstance(store, PostgresTaskStore)
+        listening = asyncio.create_task(store.listen(lambda *_: heard.set()))
+        await heard.wait()
+        row = store.database.row
+
+        async def slow_row(statement: str, *arguments: Any) -> Any:
+            await asyncio.sleep(0.2 if "pg_notify" in statement else 0)
+            return await row(statement, *arguments)
+
+        monkeypatch.setattr(store.database, "row", slow_row)
+        await store.create(new())
+        listening.cancel()
+        await asyncio.wait({listening})
+        await store.database.aclose()
+
+    async def work(store: TaskStore) -> None:
+        heard = asyncio.Queue[tuple[str, str]]()
+        assert isinstance(store, Telling)
+        listening = asyncio.create_task(store.listen(lambda *word: heard.put_nowait(word)))
+        assert await heard.get() == ("due", "")
+        await asyncio.to_thread(asyncio.run, leave())
+        assert await asyncio.wait_for(heard.get(), 5) == ("due", "")
+        listening.cancel()
+        await asyncio.wait({listening})
+
+    using(place, work)
+
+
 def test_a_prefix_that_is_no_name_is_refused() -> None:
     with pytest.raises(ValueError, match="prefix="):
         PostgresTaskStore("postgresql://", prefix="tasks; --")

@@ -215,7 +215,11 @@ class PostgresTaskStore:
             what, _, task_id = message.partition(" ")
             heard(*(("stop", _text(bytes.fromhex(task_id))) if what == "stop" else ("due", "")))
 
-        await self.database.hear(self._channel, relay)
+        try:
+            await self.database.hear(self._channel, relay)
+        finally:
+            # A worker that leaves says so of the legs that it gives back, before its loop ends.
+            await self._bell.settle()
 
     async def aclose(self) -> None:
         """Close the connections, unless the pool is yours. The next use opens new ones."""
