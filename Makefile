@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check conformance bench fuzz legs clean
+.PHONY: demo test check conformance bench fuzz legs crashes clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -27,6 +27,9 @@ fuzz: $(VENV)/.tools
 
 legs: $(VENV)/.tools
 	TURNWISE_LEGS=1 $(RUN) -m pytest tests/fleet/test_fresh_processes.py tests/fleet/test_relayed_flows.py
+
+crashes: $(VENV)/.tools
+	TURNWISE_CRASHES=1 $(RUN) -m pytest tests/fleet/test_tasks.py
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
