@@ -111,8 +111,8 @@ def _checked(check: Check, arguments: Mapping[str, Any]) -> None:
 
 
 def visit(context: Context[Any, Any], required: URLElicitationRequired) -> NoReturn:
-    """Have pages visited first: by an error where the call waits here, and else by asking."""
-    if context.call.held:
+    """Have pages visited first: by an error where a client waits for the call, and else by asking."""
+    if context.call.held and not context.is_task:
         raise required
     context.hand_out(pages(required.elicitations), None)
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from ._catalogue import Catalogue
+from ._json import decode
 from ._messages import Ask, Call, Done, Outcome, Question
 from ._sealed import RequestStateSecurity
 from .dialects import tasking
 from .dialects.asking import request_of
-from .dialects.replying import judged
+from .dialects.replying import error_reply, judged
 from .dialects.v2026_07_28 import verdict
 from .errors import InvalidParams, MCPError, UnknownMethod
 from .tasks.model import Task, is_over
@@ -50,9 +51,8 @@ def _judge(call: Call, error: Exception) -> dict[str, Any]:
     end = judged({"method": call.method, "params": call.params}, error, verdict)
     if isinstance(end, dict):
         return {"result": end}
-    _, code, message, *data = end
-    found = {"code": code, "message": message}
-    return {"error": found if not data or data[0] is None else {**found, "data": data[0]}}
+    # As a reply has it, which can always be written: a leg whose end cannot be recorded is played again and again.
+    return {"error": decode(error_reply(None, *end).body or b"")["error"]}
 
 
 class Methods:

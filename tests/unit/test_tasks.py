@@ -22,6 +22,7 @@ from turnwise import (
     Client,
     Context,
     Elicit,
+    ElicitURL,
     InvalidSignature,
     MCPError,
     MCPServer,
@@ -32,6 +33,7 @@ from turnwise import (
     SQLiteTaskStore,
     TaskOptions,
     ToolError,
+    URLElicitationRequired,
 )
 from turnwise._messages import Line, Post, Reply
 from turnwise.testing import Connection, connect
@@ -770,6 +772,46 @@ def test_an_error_of_the_protocol_is_a_failure() -> None:
             client.capabilities = {"extensions": {EXTENSION: {}}}
             seen = await until(client, await begin(client, "greet"), "failed")
             assert seen["error"]["code"] == -32021
+
+    run(work)
+
+
+def test_pages_that_have_to_be_visited_first_are_asked_for() -> None:
+    """-32042 is no code of this version."""
+    page = {"mode": "url", "message": "Sign in", "url": "https://example.com/x"}
+
+    async def visit(ctx: Context) -> str:
+        if ctx.input_responses is None:
+            raise URLElicitationRequired([ElicitURL("Sign in", "https://example.com/x", key="page")])
+        return "visited"
+
+    async def work() -> None:
+        async with joined(make_server(visit)) as client:
+            client.capabilities = {**DECLARED, "elicitation": {"url": {}}}
+            task_id = await begin(client, "visit")
+            seen = await until(client, task_id, "input_required")
+            ((key, request),) = seen["inputRequests"].items()
+            assert request == {"method": "elicitation/create", "params": page}
+            await update(client, task_id, **{key: {"action": "accept"}})
+            assert said(await until(client, task_id, "completed")) == "visited"
+
+    run(work)
+
+
+@pytest.mark.parametrize("data", [object(), {"x": {1, 2}}, float("nan"), "\ud800", {"\ud800": 1}])
+def test_an_error_that_json_does_not_have_ends_the_task_all_the_same(data: Any) -> None:
+    plays: list[Any] = []
+
+    async def fail(ctx: Context) -> str:
+        plays.append(data)
+        await ctx.report("bad \ud800 \0 words")
+        raise MCPError(-32050, "bad \ud800 words", data)
+
+    async def work() -> None:
+        async with joined(make_server(fail)) as client:
+            seen = await until(client, await begin(client, "fail"), "failed")
+            assert (seen["error"]["code"], seen["error"]["message"]) == (-32050, "bad ? words")
+        assert len(plays) == 1
 
     run(work)
 
