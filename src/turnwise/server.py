@@ -20,6 +20,7 @@ from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
 from ._catalogue import Catalogue, Endpoint, Observer, visit
 from ._guards import FlowStore, Guard, MemoryStore
+from ._life import Life
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
 from ._rounds import play
@@ -90,7 +91,7 @@ class MCPServer(Generic[LifespanT]):
             raise TypeError(f"budget is a Budget(...), not {type(budget).__name__}")
         self.name = name
         self.lifespan_state: Any = None
-        self._life = _Life(self, lifespan)
+        self._life = Life(self, lifespan)
         self._auth = (token_verifier, auth)
         self._security = request_state_security or RequestStateSecurity.ephemeral()
         self._bus: SubscriptionBus | None = _bus(subscriptions)
@@ -104,6 +105,8 @@ class MCPServer(Generic[LifespanT]):
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
+        if not isinstance(sessions, SessionLimits) and sessions not in (None, False):
+            raise TypeError(f"sessions is a SessionLimits(...) or False, not {sessions!r}")
         self._sessions = None if sessions is False else Sessions(sessions or SessionLimits())
         self._handshake = _wires.handshake(self._catalogue, self._security, self._sessions, dialects)
         self.wire = Wire(self._catalogue, self._handshake)
@@ -234,17 +237,21 @@ class MCPServer(Generic[LifespanT]):
     async def start(self) -> None:
         """Enter the lifespan. Transports do this; it is for those who mount the server in something else."""
         self._catalogue.is_closing = False
+        if self._sessions is not None:
+            self._sessions.is_closing = False
         await self._life.start()
 
     async def stop(self) -> None:
         """Leave the lifespan."""
+        if self._sessions is not None and self._sessions.is_closing:
+            self._sessions.close_all()
         await self._life.stop()
 
     def close_subscriptions(self) -> None:
-        """End every `subscriptions/listen` and every session in good order, as a shutdown begins."""
+        """End subscriptions and what waits for a person in good order, as a shutdown begins; calls that work go on."""
         self._catalogue.is_closing = True
         if self._sessions is not None:
-            self._sessions.close_all()
+            self._sessions.wind_up()
         if self._bus is not None:
             self._bus.close()
 
@@ -267,6 +274,11 @@ class MCPServer(Generic[LifespanT]):
             log.warning(
                 "several workers run, but each seals requestState under a key of its own: a retry that reaches another "
                 "worker is refused. Share one: RequestStateSecurity(keys=[...])"
+            )
+        if self._sessions is not None and _has_sibling_workers():
+            log.warning(
+                "several workers run: clients of 2025-11-25 and before have a session in one of them, and lose it at "
+                "the others. Give each process a port and make the balancer sticky for them, or pass sessions=False"
             )
         verifier, settings = self._auth
         doorkeeper, documents = None, {}
@@ -317,57 +329,6 @@ class MCPServer(Generic[LifespanT]):
         from .transports.uvicorn import make_server
 
         return make_server(self.asgi(host=host, **options), host, port, log_level, self.close_subscriptions)
-
-
-class _Life:
-    """The server's lifespan, held open by a task of its own so that it is left in the task that entered it."""
-
-    def __init__(
-        self,
-        server: MCPServer[Any],
-        lifespan: Callable[[MCPServer[Any]], AbstractAsyncContextManager[Any]] | None,
-    ) -> None:
-        self._server = server
-        self._lifespan = lifespan
-        self.is_needed = lifespan is not None
-        self._users = 0
-        self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[None] | None = None
-        self._over: asyncio.Event | None = None
-
-    async def start(self) -> None:
-        await self.ensure()
-        self._users += 1
-
-    async def ensure(self) -> None:
-        """Enter the lifespan unless somebody has."""
-        if self._lifespan is None:
-            return
-        loop = asyncio.get_running_loop()
-        if self._ready is None or self._ready.get_loop() is not loop:
-            self._users, self._ready, self._over = 0, loop.create_future(), asyncio.Event()
-            self._task = loop.create_task(self._hold(self._lifespan, self._ready, self._over))
-        await asyncio.shield(self._ready)
-
-    async def _hold(self, lifespan: Any, ready: "asyncio.Future[None]", over: asyncio.Event) -> None:
-        try:
-            async with lifespan(self._server) as state:
-                self._server.lifespan_state = state
-                ready.set_result(None)
-                await over.wait()
-        except Exception as error:
-            self._ready = None
-            if ready.done():
-                raise
-            ready.set_exception(error)
-
-    async def stop(self) -> None:
-        self._users -= 1
-        if self._users > 0 or self._over is None or self._task is None:
-            return
-        self._over.set()
-        task, self._task, self._ready, self._over = self._task, None, None, None
-        await task
 
 
 def _hosts(allowed: Sequence[str] | None, bind: str, settings: AuthSettings | None) -> Sequence[str] | None:
