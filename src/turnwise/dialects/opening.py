@@ -11,7 +11,7 @@ from .._json import decode, encode
 from .._messages import Post, Reply
 from .._sealed import RequestStateSecurity
 from .._sessions import Session, Sessions
-from ..errors import InvalidParams, InvalidRequestState, UnknownSession, UnsupportedVersion
+from ..errors import InvalidParams, InvalidRequestState, MalformedMessage, UnknownSession, UnsupportedVersion
 from .replying import result_reply
 from .words import HANDSHAKES, SEP_1858, VERSION
 
@@ -107,7 +107,7 @@ class Reception:
             raise UnsupportedVersion(spoken, tuple(self._versions))
         if not session_id:
             if spoken in HANDSHAKES:
-                return None
+                raise MalformedMessage("Mcp-Session-Id is missing: initialize opens a session, and its reply names it")
             # These wires need no session; who opens none is taken to be able to answer whatever it is asked.
             return _stateless(spoken, EVERYTHING, None, _principal(post), post.now)
         session = self._sessions.find(session_id, _principal(post), post.now) or self._unsealed(session_id, post)
