@@ -9,7 +9,7 @@ demo: $(VENV)/.library
 	$(RUN) examples/demo.py
 
 test: check
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.tools
 	$(VENV)/bin/ruff check .

@@ -7,6 +7,7 @@ The room knows no wire, and no clock: `now` comes in from outside.
 
 import asyncio
 import itertools
+import logging
 import math
 import secrets
 from collections import deque
@@ -14,12 +15,18 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from .errors import MalformedMessage, TooManySessions
+from .errors import MalformedMessage, MCPError, TooManySessions
+
+log = logging.getLogger("turnwise.server")
 
 KEPT_BYTES = 256 * 1024
 """So much of what was said on one stream is kept for a client that comes back."""
 KEPT_STREAMS = 16
 """So many streams that have ended are kept in one session."""
+LEAVING = -32000
+SILENT_SECONDS = 60.0
+"""For so long has a session to be silent before another one may take its place."""
+COMPLAIN_SECONDS = 60.0
 PATIENCE = 1.0
 """Seconds that who has much to say waits for a reader that should be there any moment."""
 UNREAD = 64
@@ -34,7 +41,7 @@ class SessionLimits:
 
     most: int = 10_000
     idle: float = 1800.0
-    age: float = 86_400.0
+    age: float = 604_800.0
     calls: int = 128
 
     def __post_init__(self) -> None:
@@ -247,6 +254,17 @@ class Session:
         """Whether somebody is connected to one of its streams."""
         return any(stream.is_read for stream in self.streams.values())
 
+    def wind_up(self) -> None:
+        """The server is about to leave: nobody is waited for any more, and what works may finish."""
+        if self.listening is not None:
+            self.listening.cancel()
+        for future in self.waits.values():
+            if not future.done():
+                future.set_exception(MCPError(LEAVING, "The server is shutting down; call again"))
+        for stream in self.streams.values():
+            if not any(call.stream is stream for call in self.calls.values()):
+                stream.end()
+
     def close(self) -> None:
         """Give everything up."""
         for call in list(self.calls.values()):
@@ -264,7 +282,9 @@ class Sessions:
 
     def __init__(self, limits: SessionLimits) -> None:
         self.limits = limits
+        self.is_closing = False
         self._sessions: dict[str, Session] = {}
+        self._complained = -math.inf
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -275,10 +295,24 @@ class Sessions:
         """A new session; TooManySessions where there is no room for one."""
         self._tidy(now)
         if len(self._sessions) >= self.limits.most:
+            self._make_room(now)
+        if len(self._sessions) >= self.limits.most:
             raise TooManySessions(self.limits.most)
         session = Session(secrets.token_urlsafe(24), version, capabilities, client, principal, now, now)
         self._sessions[session.id] = session
         return session
+
+    def _make_room(self, now: float) -> None:
+        """Give up the session that was silent longest, if it was silent for a while; its client can open another."""
+        if now - self._complained > COMPLAIN_SECONDS:
+            self._complained = now
+            log.warning("there are as many sessions as are kept, %d: SessionLimits(most=)", self.limits.most)
+        for session in self._sessions.values():
+            if session.touched + SILENT_SECONDS > now:
+                return
+            if not session.is_busy():
+                self.close(session)
+                return
 
     def find(self, session_id: str, principal: str | None, now: float) -> Session | None:
         """The session of this id, if it is this caller's."""
@@ -297,6 +331,12 @@ class Sessions:
         self._sessions.pop(session.id, None)
         session.close()
 
+    def wind_up(self) -> None:
+        """The server is about to leave."""
+        self.is_closing = True
+        for session in self._sessions.values():
+            session.wind_up()
+
     def close_all(self) -> None:
         """End them all."""
         for session in list(self._sessions.values()):
@@ -313,4 +353,5 @@ class Sessions:
         return session.touched + self.limits.idle <= now
 
     def _is_stale(self, session: Session, now: float) -> bool:
-        return session.opened + self.limits.age <= now or (self._is_silent(session, now) and not session.is_busy())
+        is_old = session.opened + self.limits.age <= now and not session.calls
+        return is_old or (self._is_silent(session, now) and not session.is_busy())

@@ -113,6 +113,8 @@ class MCPServer(Generic[LifespanT]):
         self.tasks: Tasks | None = None
         if tasks is not None:
             self._keep_tasks(tasks)
+        if not isinstance(sessions, SessionLimits) and sessions not in (None, False):
+            raise TypeError(f"sessions is a SessionLimits(...) or False, not {sessions!r}")
         self._sessions = None if sessions is False else Sessions(sessions or SessionLimits())
         self._handshake = _wires.handshake(self._catalogue, self._security, self._sessions, dialects)
         self.wire = Wire(self._catalogue, self._handshake)
@@ -259,17 +261,21 @@ class MCPServer(Generic[LifespanT]):
     async def start(self) -> None:
         """Enter the lifespan. Transports do this; it is for those who mount the server in something else."""
         self._catalogue.is_closing = False
+        if self._sessions is not None:
+            self._sessions.is_closing = False
         await self._life.start()
 
     async def stop(self) -> None:
         """Leave the lifespan."""
+        if self._sessions is not None and self._sessions.is_closing:
+            self._sessions.close_all()
         await self._life.stop()
 
     def close_subscriptions(self) -> None:
-        """End every `subscriptions/listen` and every session in good order, as a shutdown begins."""
+        """End subscriptions and what waits for a person in good order, as a shutdown begins; calls that work go on."""
         self._catalogue.is_closing = True
         if self._sessions is not None:
-            self._sessions.close_all()
+            self._sessions.wind_up()
         if self._bus is not None:
             self._bus.close()
 
@@ -292,6 +298,11 @@ class MCPServer(Generic[LifespanT]):
             log.warning(
                 "several workers run, but each seals requestState under a key of its own: a retry that reaches another "
                 "worker is refused. Share one: RequestStateSecurity(keys=[...])"
+            )
+        if self._sessions is not None and _has_sibling_workers():
+            log.warning(
+                "several workers run: clients of 2025-11-25 and before have a session in one of them, and lose it at "
+                "the others. Give each process a port and make the balancer sticky for them, or pass sessions=False"
             )
         verifier, settings = self._auth
         doorkeeper, documents = None, {}

@@ -1,5 +1,6 @@
 """Servers as processes of their own: one of a kind for the whole run over HTTP, one for each client over stdio."""
 
+import fcntl
 import os
 import shutil
 import socket
@@ -70,7 +71,30 @@ def node_home() -> Path:
     return _npm_installed(HERE / "ts", NODE_HOME)
 
 
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """One process at a time installs."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with (home.parent / f"{home.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _placed(script: Path, home: Path) -> str:
+    """The script in its home; it is not written while another process may read it, unless it has changed."""
+    target = home / script.name
+    with _alone(home):
+        if not target.exists() or target.read_bytes() != script.read_bytes():
+            shutil.copy(script, target)
+    return str(target)
+
+
 def _npm_installed(source: Path, home: Path) -> Path:
+    with _alone(home):
+        return _npm_install(source, home)
+
+
+def _npm_install(source: Path, home: Path) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     lock = (source / "package-lock.json").read_bytes()
     installed = home / "installed.json"
@@ -107,6 +131,11 @@ def fastmcp_command() -> list[str]:
 
 
 def _python_with(requirements: Path, home: Path, name: str) -> str:
+    with _alone(home):
+        return _install_python(requirements, home, name)
+
+
+def _install_python(requirements: Path, home: Path, name: str) -> str:
     wanted = requirements.read_bytes()
     installed, program = home / "installed.txt", home / "bin" / "python"
     if not installed.exists() or installed.read_bytes() != wanted:
@@ -126,7 +155,7 @@ def inn_command(request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
     def command(sdk: str) -> list[str]:
         if sdk == "sdk 1.32.2":
             home = request.getfixturevalue("older_node_home")
-            return [str(NODE), str(shutil.copy(HERE / "older" / "inn.mjs", home))]
+            return [str(NODE), _placed(HERE / "older" / "inn.mjs", home)]
         program = request.getfixturevalue("older_python") if sdk == "mcp 1.30.0" else sys.executable
         return [program, "-W", "ignore", str(HERE / "older" / "inn.py")]
 
@@ -154,7 +183,7 @@ def python_command() -> list[str]:
 
 @pytest.fixture(scope="session")
 def typescript_command(node_home: Path) -> list[str]:
-    return [str(NODE), str(shutil.copy(HERE / "typescript_server.mjs", node_home))]
+    return [str(NODE), _placed(HERE / "typescript_server.mjs", node_home)]
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ from turnwise import (
     Context,
     Elicit,
     ElicitationResult,
+    ElicitURL,
     Image,
     InputRequiredResult,
     ListRoots,
@@ -49,6 +50,7 @@ from turnwise import (
     Resolve,
     Sample,
     ToolError,
+    URLElicitationRequired,
     UserMessage,
 )
 
@@ -182,6 +184,18 @@ async def sign_in(ctx: Context) -> str:
     """Ask the user to visit a page."""
     answer = await ctx.elicit_url("Sign in to the desk", "https://desk.example/sign-in?flow=1")
     return f"Sign-in: {answer.action}"
+
+
+MEMBERS: set[str] = set()
+
+
+@server.tool()
+async def enter(name: str) -> str:
+    """Nobody enters without a visit to a page; whoever comes a second time has been there."""
+    if name not in MEMBERS:
+        MEMBERS.add(name)
+        raise URLElicitationRequired([ElicitURL("Join first", "https://desk.example/join", "join-1")])
+    return f"Welcome, {name}"
 
 
 @server.tool()
@@ -447,6 +461,14 @@ async def release(line: str) -> str:
     """Let `hold` go on."""
     RELEASED[line].set()
     return line
+
+
+@server.tool()
+async def nap(ctx: Context) -> str:
+    """Send the client away, where that is possible, and ask when it is back."""
+    ctx.close_stream()
+    answer = await ctx.elicit("Where were we?", City)
+    return f"Rested in {answer.data.city}" if isinstance(answer, AcceptedElicitation) else answer.action
 
 
 @server.tool()

@@ -23,9 +23,9 @@ KINDS = ["elicitation/create", "roots/list", "sampling/createMessage"]
 CHRISTMAS = "No tables available for 2 on 2024-12-25. Would you like to try another date?"
 CITIES = ["The first city, after none?", "The second city, after Rome?", "The third city, after Oslo?"]
 TOOLS = """
-    add badge route distance closed book appoint upgrade sign_in slogan consult folders prepare compare interview
-    weather forecast brief ticket come_back journey book_table generate_poem show_roots connect_service
-    long_running_task tell_then_ask hold release touch announce linger
+    add badge route distance closed book appoint upgrade sign_in enter slogan consult folders prepare compare
+    interview weather forecast brief ticket come_back journey book_table generate_poem show_roots connect_service
+    long_running_task tell_then_ask hold release nap touch announce linger
 """
 LACKING: list[Any] = [{"elicitation": {"form": {}}}, {"elicitation": {"url": {}}}, {"sampling": {}}, {"roots": {}}]
 

@@ -1509,3 +1509,19 @@ def test_a_mounted_server_that_cannot_start_says_so_and_nothing_escapes() -> Non
     replies = [send(app, calling("add", {"a": 1, "b": 2})) for _ in range(2)]
     assert [reply.status for reply in replies] == [503, 503]
     assert "database" not in str(replies)
+
+
+def test_a_call_that_says_nothing_for_long_is_kept_alive_too() -> None:
+    """A proxy would take a silent connection for dead."""
+    server = make_server()
+
+    @server.tool()
+    async def ponder() -> str:
+        await asyncio.sleep(0.3)
+        return "42"
+
+    response = send(server.asgi(keepalive=0.02), calling("ponder"))
+    assert dict(response.headers)[b"content-type"] == b"text/event-stream"
+    assert response.body.startswith(b":\r\n\r\n")
+    [reply] = events(response.body)
+    assert reply["result"]["content"] == [{"type": "text", "text": "42"}]

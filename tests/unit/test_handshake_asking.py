@@ -469,15 +469,15 @@ def test_a_question_that_was_answered_is_not_taken_back(road: Any) -> None:
 @pytest.mark.parametrize(
     ("capabilities", "tool", "needs"),
     [
-        ({}, "inline", "elicitation"),
-        ({"elicitation": None}, "inline", "elicitation"),
-        ({"elicitation": {"url": {}}}, "inline", "elicitation"),
-        ({"elicitation": {}}, "visit", "elicitation"),
-        ({"elicitation": {"form": {}}}, "visit", "elicitation"),
+        ({}, "inline", "elicitation.form"),
+        ({"elicitation": None}, "inline", "elicitation.form"),
+        ({"elicitation": {"url": {}}}, "inline", "elicitation.form"),
+        ({"elicitation": {}}, "visit", "elicitation.url"),
+        ({"elicitation": {"form": {}}}, "visit", "elicitation.url"),
         ({"roots": {}}, "think", "sampling"),
         ({"sampling": {}}, "look", "roots"),
-        ({}, "declared", "elicitation"),
-        ({}, "returned", "elicitation"),
+        ({}, "declared", "elicitation.form"),
+        ({}, "returned", "elicitation.form"),
         ({"elicitation": {}, "roots": {}}, "together", "sampling"),
     ],
 )
@@ -938,9 +938,33 @@ def test_a_call_ends_while_nobody_is_connected_and_its_result_waits() -> None:
                 (event,) = await events_of(reply)
                 assert text(event.message) == "Ulm"
             assert event.id != last
-            done = await client.attend("GET", last_event_id=event.id)
+
+    run(main())
+
+
+@pytest.mark.parametrize("ending", ["answered", "cancelled"])
+def test_who_comes_back_for_what_is_over_and_read_is_told_that_nothing_is_left(ending: str) -> None:
+    """An empty stream would have a client come back for more, again and again."""
+
+    async def main() -> None:
+        async with web(make_server()) as client:
+            stream, last, question = await begun(client, "inline")
+            await stream.aclose()
+            if ending == "answered":
+                await client.reply(answering(question, accept(value="Ulm")))
+            else:
+                [number] = client.session.calls
+                cancelled = {"method": "notifications/cancelled", "params": {"requestId": number}}
+                await client.reply({"jsonrpc": "2.0", **cancelled})
+            await until(lambda: not client.session.calls)
+            if ending == "answered":
+                reply = await client.attend("GET", last_event_id=last)
+                assert reply is not None
+                (event,) = await events_of(reply)
+                last = event.id
+            done = await client.attend("GET", last_event_id=last)
             assert done is not None
-            assert await events_of(done) == []
+            assert (done.status, done.body, done.events) == (405, None, None)
 
     run(main())
 

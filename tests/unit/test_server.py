@@ -74,8 +74,17 @@ def test_workers_that_share_a_key_are_not_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("WEB_CONCURRENCY", "3")
-    MCPServer("fleet", request_state_security=RequestStateSecurity(keys=[KEY])).asgi()
+    security = RequestStateSecurity(keys=[KEY])
+    MCPServer("fleet", request_state_security=security, sessions=False).asgi()
     assert not caplog.records
+    MCPServer("fleet", request_state_security=security).asgi()
+    assert "clients of 2025-11-25 and before have a session in one of them" in caplog.text
+
+
+@pytest.mark.parametrize("sessions", [True, 5, "many"])
+def test_sessions_are_limited_or_turned_off(sessions: Any) -> None:
+    with pytest.raises(TypeError, match="sessions is a SessionLimits"):
+        MCPServer("s", sessions=sessions)
 
 
 def test_a_list_of_keys_is_not_a_policy() -> None:

@@ -11,7 +11,7 @@ from .._json import decode, encode
 from .._messages import Post, Reply
 from .._sealed import RequestStateSecurity
 from .._sessions import Session, Sessions
-from ..errors import InvalidParams, InvalidRequestState, UnknownSession, UnsupportedVersion
+from ..errors import InvalidParams, InvalidRequestState, MalformedMessage, UnknownSession, UnsupportedVersion
 from .replying import result_reply
 from .tasking import SHAPES
 from .words import HANDSHAKES, SEP_1858, TASKS, VERSION
@@ -22,6 +22,8 @@ LARGEST_OPENING = 64 * 1024
 """Bytes of `initialize`: what it says is kept for as long as the session."""
 LONGEST_ID = 6 * 1024
 """Characters of a session's id where it carries what the client said of itself."""
+_KEPT = ("elicitation", "sampling", "roots", "tasks", "extensions")
+"""What is remembered of a client's capabilities: what a server looks at."""
 _SEALED = "handshake"
 
 
@@ -56,6 +58,9 @@ class Reception:
         capabilities, client = params.get("capabilities", {}), params.get("clientInfo")
         if not isinstance(capabilities, dict):
             raise InvalidParams("params.capabilities must be an object")
+        capabilities = {name: part for name, part in capabilities.items() if name in _KEPT and len(encode(part)) < 1024}
+        if isinstance(client, dict):
+            client = {name: client[name][:200] for name in ("name", "version") if isinstance(client.get(name), str)}
         if len(post.body) > LARGEST_OPENING:
             raise InvalidParams(f"initialize has more than {LARGEST_OPENING} bytes")
         is_served = asked in self._versions and not (asked == SEP_1858 and post.line is not None)
@@ -82,10 +87,7 @@ class Reception:
         if version in HANDSHAKES:
             session = self._sessions.open(version, capabilities, client, principal, post.now)
             return session, [(b"mcp-session-id", session.id.encode())]
-        name = (
-            {part: client[part] for part in ("name", "version") if part in client} if isinstance(client, dict) else None
-        )
-        facts = [_SEALED, self._offer.info["name"], int(post.now), version, capabilities, name, principal]
+        facts = [_SEALED, self._offer.info["name"], int(post.now), version, capabilities, client, principal]
         token = self._security.codec.seal(encode(facts))
         if len(token) > LONGEST_ID:
             raise InvalidParams("the client says more of itself than a header can carry")
@@ -106,7 +108,7 @@ class Reception:
             raise UnsupportedVersion(spoken, tuple(self._versions))
         if not session_id:
             if spoken in HANDSHAKES:
-                return None
+                raise MalformedMessage("Mcp-Session-Id is missing: initialize opens a session, and its reply names it")
             # These wires need no session; who opens none is taken to be able to answer whatever it is asked.
             return _stateless(spoken, EVERYTHING, None, _principal(post), post.now)
         session = self._sessions.find(session_id, _principal(post), post.now) or self._unsealed(session_id, post)

@@ -11,6 +11,8 @@ from .words import TARGETS
 
 log = logging.getLogger("turnwise.server")
 
+_LATER = ((b"retry-after", b"30"),)
+
 Told = tuple[int, int, str] | tuple[int, int, str, Any]
 """HTTP status, code, text and data of an error that may be told."""
 Verdict = Callable[[Exception, str], Told | None]
@@ -38,7 +40,7 @@ def error_reply(request_id: Any, status: int, code: int, message: str, data: Any
     if request_id is not None:
         body["id"] = request_id
     try:
-        return Reply(status, encode(body, default=str))
+        return Reply(status, encode(body, default=str), _LATER if status == 503 else ())
     except (TypeError, ValueError, RecursionError):
         log.exception("the data of an error cannot be written as JSON")
         del error["data"]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 
 from .._bus import Change, SubscriptionBus
@@ -16,6 +16,8 @@ STANDALONE = "s"
 """The stream that a client opens with GET."""
 LAST_EVENT = b"last-event-id"
 RETRY = 1000
+SILENCE = 10.0
+"""After so many seconds without a word a reply becomes a stream."""
 
 
 async def speak(
@@ -34,7 +36,12 @@ async def speak(
     task = asyncio.create_task(_said(work, inner))
     task.add_done_callback(partial(_ended, stream))
     session.begin(request_id, Underway(task, stream))
-    if (last := await stream.first()) is not None:
+    last = None
+    with suppress(TimeoutError):
+        # Who says nothing for long is to be kept alive, and to be found again.
+        async with asyncio.timeout(SILENCE):
+            last = await stream.first()
+    if last is not None:
         session.streams.pop(stream.name, None)
         return Reply(200, last)
     return Reply(200, None, (), framed(session, stream))
@@ -59,6 +66,10 @@ def resumed(session: Session, last_event: bytes) -> Reply:
         or int(number) > found.latest
     ):
         raise MalformedMessage("Last-Event-ID names no event that this session still has")
+    if found.is_over and int(number) == found.latest:
+        # Nothing is left: a call that was cancelled, or an error that was read. Clients come back after an empty
+        # stream, some with a second listening one that they then lose to the first in turns; this sends them home.
+        return Reply(405, None, [(b"allow", b"POST, DELETE")])
     return Reply(200, None, (), framed(session, found, int(number)))
 
 

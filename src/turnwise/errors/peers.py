@@ -54,7 +54,7 @@ class UnknownSession(PeerError):
     """The request names a session that is not this caller's, or no longer there."""
 
     def __init__(self) -> None:
-        super().__init__("Session not found: it has ended, and a new one is opened with initialize")
+        super().__init__("Session not found: it has ended, or was opened at another instance; initialize opens one")
 
 
 class TooManySessions(PeerError):
@@ -108,7 +108,9 @@ class MissingClientCapability(PeerError):
 
     def __init__(self, required: Mapping[str, Any]) -> None:
         self.required = dict(required)
-        super().__init__(f"The client did not declare a required capability: {', '.join(sorted(required))}")
+        names = [f"{name}.{part}" for name, parts in required.items() for part in parts or ()]
+        names += [name for name, parts in required.items() if not parts]
+        super().__init__(f"The client did not declare a required capability: {', '.join(sorted(names))}")
 
 
 class UnknownResultType(PeerError):

@@ -185,7 +185,10 @@ class App:
             if reply is not None:
                 await exchange.carry(_ready(reply), self._watchman)
                 return
-        await _refuse(send, 405, "Only POST is served here", [(b"allow", b"POST")])
+        reason = "Only POST is served here"
+        if self._attendant is not None:
+            reason += "; GET and DELETE belong to a session, which Mcp-Session-Id names"
+        await _refuse(send, 405, reason, [(b"allow", b"POST")])
 
     async def _admitted(self, listed: Headers, now: float, send: Send) -> Any:
         """Who is calling, None where nobody has to say; False where the request was turned away."""
@@ -309,7 +312,8 @@ class _Exchange:
         if not self._streaming:
             self._streaming = True
             await self._send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *extra]})
-            self._pulse = asyncio.create_task(self._keep_alive())
+            if self._pulse is None:
+                self._pulse = asyncio.create_task(self._keep_alive())
 
     async def emit(self, message: bytes) -> None:
         """Send a notification ahead of the reply; to a client that has gone, nothing."""
@@ -322,9 +326,11 @@ class _Exchange:
             self._gone = True
 
     async def _keep_alive(self) -> None:
+        """A word now and then, so that nobody takes the connection for dead; a reply that has not begun begins so."""
         with suppress(OSError):
             while True:
                 await asyncio.sleep(self._keepalive)
+                await self._open()
                 await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
     def is_late(self) -> bool:
@@ -333,8 +339,10 @@ class _Exchange:
         return was_seen
 
     def begin_watch(self) -> None:
-        """Have a disconnect cancel the request from now on."""
+        """Have a disconnect cancel the request from now on, and a connection that is silent kept alive."""
         self._watch = asyncio.create_task(self._watch_connection())
+        if self._pulse is None:
+            self._pulse = asyncio.create_task(self._keep_alive())
 
     async def _watch_connection(self) -> None:
         """ "The server MUST treat a client disconnect as cancellation of that request." """
