@@ -277,7 +277,7 @@ NAME = ElicitRequest(
         requested_schema={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     )
 )
-WORKING = 0.6
+WORKING = 0.4
 """For how many seconds those are at work who are to be seen at it."""
 
 
