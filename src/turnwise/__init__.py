@@ -81,7 +81,7 @@ from .errors import (
 )
 from .server import MCPServer
 from .tasks.model import Task, TaskStore
-from .tasks.runtime import TaskOptions
+from .tasks.options import TaskOptions
 from .tasks.sqlite import SQLiteTaskStore
 
 if TYPE_CHECKING:

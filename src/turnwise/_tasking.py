@@ -16,7 +16,8 @@ from .dialects.replying import error_reply, judged
 from .dialects.v2026_07_28 import verdict
 from .errors import InvalidParams, MCPError, UnknownMethod
 from .tasks.model import Task, is_over
-from .tasks.runtime import Seen, TaskOptions, Tasks
+from .tasks.options import TaskOptions
+from .tasks.runtime import Seen, Tasks
 from .tasks.sqlite import SQLiteTaskStore
 
 log = logging.getLogger("turnwise.tasks")

@@ -37,7 +37,8 @@ from .dialects.v2026_07_28 import Wire
 from .errors import AuthorError, URLElicitationRequired
 from .tasks.dispatch import LocalDispatcher
 from .tasks.model import TaskStore
-from .tasks.runtime import TaskOptions, Tasks
+from .tasks.options import TaskOptions
+from .tasks.runtime import Tasks
 from .transports.asgi import App
 from .transports.door import LOCAL, Callers
 from .transports.stdio import serve_stdio

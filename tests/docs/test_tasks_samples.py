@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.loading import load
 from turnwise import Client, TaskInHand
-from turnwise.tasks.runtime import TaskOptions
+from turnwise.tasks.options import TaskOptions
 
 
 async def titled(asking: Any, params: Any) -> dict[str, Any]:

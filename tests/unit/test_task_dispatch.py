@@ -23,9 +23,9 @@ from turnwise.tasks import dispatch as dispatch_module
 from turnwise.tasks import pgqueuer as pgqueuer_module
 from turnwise.tasks import runtime as runtime_module
 from turnwise.tasks.model import TaskStore
+from turnwise.tasks.options import TaskOptions
 from turnwise.tasks.pgqueuer import PgQueuerDispatcher
 from turnwise.tasks.postgres import PostgresTaskStore
-from turnwise.tasks.runtime import TaskOptions
 from turnwise.tasks.sqlite import SQLiteTaskStore
 from turnwise.testing import Connection, connect
 

@@ -17,12 +17,14 @@ class Playing:
         self.task: asyncio.Task[None] | None = None
         self.reason: str | None = None
         self.is_ending = False
+        self.has_begun = False
 
     def stop(self, reason: str) -> None:
         """Tell it to stop, again where it did not listen."""
         if self.task is not None and not self.is_ending:
             self.reason = self.reason or reason
-            self.task.cancel()
+            if self.has_begun:  # What is cancelled before its first step would leave nothing on record.
+                self.task.cancel()
 
 
 def is_recorded(claim: Claim, task: "asyncio.Task[None]") -> bool:

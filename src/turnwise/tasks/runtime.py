@@ -13,7 +13,6 @@ import secrets
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +22,7 @@ from .._sealed import StateCodec, digest
 from ..dialects.tasking import bare
 from ..errors import CallerError
 from .model import CANCELLED_MESSAGE, Claim, Limits, LostLease, NewTask, Status, Task, TaskStore, is_over
+from .options import TaskOptions
 from .playing import BY_REQUEST, ELSEWHERE, LEAVING, Playing, is_recorded
 from .vault import Vault
 
@@ -34,34 +34,6 @@ BEAT_SECONDS = 2.0
 """How often a worker says that it is alive, and hears whether its task is to stop."""
 STOP_SECONDS = 5.0
 """For how long a function that is told to stop may go on before its leg is given back over its head."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """How a server keeps its tasks, and plays them.
-
-    `ttl` is for how many seconds a task is kept from its creation, None for ever; `poll` how often clients are told to
-    look; `lease` for how long a worker that falls silent keeps a leg to itself. `workers` legs are played at a time by
-    this process, none with 0. `most` limits single tools, over all processes.
-    """
-
-    store: TaskStore | None = None
-    ttl: float | None = 86_400.0
-    poll: float = 1.0
-    lease: float = 30.0
-    workers: int = 32
-    grace: float = 10.0
-    most: Mapping[str, int] | None = None
-    dispatcher: Any = None
-
-    def __post_init__(self) -> None:
-        for name in ("poll", "lease"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is a number of seconds above 0, not {getattr(self, name)!r}")
-        if self.ttl is not None and not self.ttl > 0:
-            raise ValueError(f"ttl is a number of seconds above 0, or None, not {self.ttl!r}")
-        if type(self.workers) is not int or self.workers < 0:
-            raise ValueError(f"workers is a whole number, not {self.workers!r}")
 
 
 class Seen(NamedTuple):
@@ -120,6 +92,8 @@ class Tasks:
         self._judge = judge
         self._render = render
         self._running: dict[str, Playing] = {}
+        self._stopping: set[str] = set()
+        """Tasks that are to stop whose leg this process has claimed and not begun."""
         if hasattr(options.dispatcher, "attach"):
             options.dispatcher.attach(store)
 
@@ -209,6 +183,8 @@ class Tasks:
         task = await self.store.cancel(task_id, _digest(principal), now)
         if task is not None and not is_over(task.status):
             self.heard("stop", task_id)
+            if task.owner == self.owner and task_id not in self._running:
+                self._stopping.add(task_id)
         return task
 
     def heard(self, what: str, task_id: str) -> None:
@@ -272,6 +248,12 @@ class Tasks:
                 log.exception("task %s: the store does not hear that it is alive", claim.id)
 
     async def _play(self, claim: Claim, playing: Playing) -> None:
+        playing.has_begun = True
+        if claim.id in self._stopping or playing.reason is not None:
+            self._stopping.discard(claim.id)
+            playing.is_ending = True
+            await self._left(claim, playing.reason or BY_REQUEST)
+            return
         call, state = self._call(claim), self._vault.open(claim.id, "state", claim.state)
         desk = _Desk(self, claim, call.state)
         try:
@@ -285,12 +267,15 @@ class Tasks:
             await self._finish(claim, self._judge(call, error))
             return
         playing.is_ending = True
-        if isinstance(outcome, Done):
-            await self._finish(claim, {"result": outcome.result})
-        elif isinstance(outcome, Ask):
-            await self._park(claim, outcome, state[3])
-        else:
-            await self._postpone(claim, outcome, wake_at, state)
+        try:
+            if isinstance(outcome, Done):
+                await self._finish(claim, {"result": outcome.result})
+            elif isinstance(outcome, Ask):
+                await self._park(claim, outcome, state[3])
+            else:
+                await self._postpone(claim, outcome, wake_at, state)
+        except (TypeError, ValueError, RecursionError) as error:  # What it gave, or asks, cannot be written down.
+            await self._finish(claim, self._judge(call, error))
 
     def _call(self, claim: Claim) -> Call:
         facts = self._vault.open(claim.id, "call", claim.call)
