@@ -1,3 +1,4 @@
+import asyncio
 from typing import Any
 
 from turnwise import Client, Done, TaskInHand, TaskStatus
@@ -36,8 +37,10 @@ async def by_hand(server: Any) -> str:
     async with Client(server) as client:
         task = await client.begin("annual_report", {"year": 2025})
         assert not isinstance(task, Done)
-        while not (seen := await client.get_task(task.id)).requests:
-            pass
+        seen = await client.get_task(task.id)
+        while not seen.requests:
+            await asyncio.sleep(seen.poll)
+            seen = await client.get_task(task.id)
         await client.update_task(task.id, {"title": {"action": "accept", "content": {"value": "Figures"}}})
         await client.cancel_task(task.id)
         return ", ".join(seen.requests)

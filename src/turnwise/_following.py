@@ -123,7 +123,8 @@ class TaskCalls:
             if key in seen.requests
         }
         if unknown := answers.keys() - checked.keys():
-            raise CallerError(f"the task does not ask {', '.join(sorted(unknown))}; it asks {', '.join(seen.requests)}")
+            asked = ", ".join(seen.requests) or f"nothing, it is {seen.status}"
+            raise CallerError(f"the task does not ask {', '.join(sorted(unknown))}; it asks {asked}")
         await self._open.ask("tasks/update", wire.answered(task_id, checked))
 
     async def cancel_task(self, task_id: str) -> None:

@@ -14,7 +14,7 @@ from .dialects import tasking
 from .dialects.asking import request_of
 from .dialects.replying import error_reply, judged
 from .dialects.v2026_07_28 import verdict
-from .errors import InvalidParams, MCPError, UnknownMethod
+from .errors import InvalidParams, InvalidRequestState, MCPError, UnknownMethod
 from .tasks.model import Task, is_over
 from .tasks.options import TaskOptions
 from .tasks.runtime import Seen, Tasks
@@ -83,9 +83,11 @@ class Methods:
     async def cancel(self, call: Call) -> Outcome:
         """Stop a task, if it can be stopped."""
         shape = self._shape(call)
-        before = await self._seen(call, call.target)
-        if shape.stops_first and is_over(before.task.status):
-            raise self._too_late(shape, before)
+        before = await self._tasks.peek(call.target, self._catalogue.principal(call), call.post.now)
+        if before is None:
+            raise _unknown()
+        if shape.stops_first and is_over(before.status):
+            raise self._too_late(shape, await self._seen(call, call.target))
         task = await self._tasks.cancel(call.target, self._catalogue.principal(call), call.post.now)
         if task is None:
             raise _unknown()
@@ -157,7 +159,11 @@ class Methods:
         return shape
 
     async def _seen(self, call: Call, task_id: str) -> Seen:
-        seen = await self._tasks.get(task_id, self._catalogue.principal(call), call.post.now)
+        try:
+            seen = await self._tasks.get(task_id, self._catalogue.principal(call), call.post.now)
+        except InvalidRequestState as error:
+            log.error("task %s cannot be opened: %s", task_id, error)
+            raise MCPError(-32603, "This server cannot open the task: it was sealed under another key") from None
         if seen is None:
             raise _unknown()
         return seen

@@ -51,6 +51,10 @@ RequestT = TypeVar("RequestT", default=Any)
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
+LONGEST_SLEEP = 100 * 365 * 86_400.0
+LONGEST_REPORT = 1000
+
+
 class SampleOptions(TypedDict, total=False):
     """What a model request may say besides its messages."""
 
@@ -191,11 +195,15 @@ class Context(Leg, Generic[LifespanT, RequestT]):
 
     async def report(self, message: str | None) -> None:
         """Say in a few words how far a task has come, for who looks at it. Outside of tasks nobody does."""
+        if not isinstance(message, str | None):
+            raise TypeError(f"a report is a text, not {type(message).__name__}")
         if self.desk is not None and not self._over and not self.is_behind():
-            await self.desk.report(message)
+            await self.desk.report(None if message is None else message[:LONGEST_REPORT])
 
     async def sleep(self, seconds: float) -> None:
         """Wait. A task is put away meanwhile, and wakes wherever there is a worker; it is not waited for twice."""
+        if not isinstance(seconds, int | float) or not -1 < seconds / LONGEST_SLEEP < 1:
+            raise ValueError(f"sleep takes a number of seconds, of a hundred years at most, not {seconds!r}")
         key, entries = self.claim("!sleep"), self.book().entries
         if key not in entries:
             now = self.call.post.now if self.desk is None else time.time()  # A leg's own clock stands still.

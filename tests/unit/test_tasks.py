@@ -1530,3 +1530,81 @@ def test_versions_without_tasks_are_told_that_a_tool_is_one(mode: Any) -> None:
         assert await kept(server) == 0
 
     run(work)
+
+
+# Workers that cannot, and legs that bring them down
+
+
+def test_a_leg_that_gets_no_further_is_given_up_in_the_end(tmp_path: Path) -> None:
+    """A worker that dies says nothing: here one claims the leg again and again, and never comes back."""
+    plays: list[int] = []
+
+    async def deadly() -> str:
+        plays.append(1)
+        return "alive"
+
+    async def work() -> None:
+        store = SQLiteTaskStore(tmp_path / "tasks.db")
+        options = TaskOptions(store=store, workers=0, attempts=2, lease=0.01)
+        server = make_server(deadly, task="always", tasks=options)
+        async with joined(server) as client:
+            task_id = await begin(client, "deadly")
+            assert server.tasks is not None
+            for number in (1, 2):
+                assert await store.claim("dead", 0.01, time.time() + number, server.tasks.limits) is not None
+            claim = await store.claim("alive", 60, time.time() + 3, server.tasks.limits)
+            assert claim is not None
+            await server.tasks.play(claim)
+            seen = await until(client, task_id, "failed")
+            assert "Given up: 2 workers fell silent" in seen["error"]["message"]
+        assert plays == []
+        await store.aclose()
+
+    run(work)
+
+
+def test_who_has_other_keys_leaves_a_task_alone_and_can_stop_it(tmp_path: Path) -> None:
+    async def ask(ctx: Context) -> str:
+        await ctx.elicit("Go on?", str, key="go")
+        return "done"
+
+    def server_with(key: str) -> MCPServer[Any]:
+        options = TaskOptions(store=SQLiteTaskStore(tmp_path / "tasks.db"), workers=0)
+        security = RequestStateSecurity(keys=[key * 32])
+        return make_server(ask, task="always", tasks=options, request_state_security=security)
+
+    async def work() -> None:
+        ours, other = server_with("a"), server_with("b")
+        async with joined(ours) as client, joined(other) as stranger:
+            task_id = await begin(client, "ask")
+            assert other.tasks is not None
+            assert ours.tasks is not None
+            claim = await other.tasks.store.claim("stranger", 60, time.time(), other.tasks.limits)
+            assert claim is not None
+            await other.tasks.play(claim)
+            claim = await ours.tasks.store.claim("ours", 60, time.time() + 3, ours.tasks.limits)
+            assert claim is not None
+            await ours.tasks.play(claim)
+            await until(client, task_id, "input_required")
+            with pytest.raises(MCPError, match="cannot open the task"):
+                await stranger.request("tasks/get", {"taskId": task_id})
+            await stranger.request("tasks/cancel", {"taskId": task_id})
+            await until(client, task_id, "cancelled")
+            await ours.tasks.store.aclose()
+            await other.tasks.store.aclose()
+
+    run(work)
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 1e300, "1"])
+def test_a_sleep_that_never_ends_is_the_authors_mistake(seconds: Any) -> None:
+    async def dream(ctx: Context) -> str:
+        await ctx.sleep(seconds)
+        return "awake"
+
+    async def work() -> None:
+        async with joined(make_server(dream)) as client:
+            seen = await until(client, await begin(client, "dream"), "completed")
+            assert seen["result"]["isError"] is True
+
+    run(work)

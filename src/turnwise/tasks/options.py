@@ -13,7 +13,8 @@ class TaskOptions:
 
     `ttl` is for how many seconds a task is kept from its creation, None for ever; `poll` how often clients are told to
     look; `lease` for how long a worker that falls silent keeps a leg to itself. `workers` legs are played at a time by
-    this process, none with 0. `most` limits single tools, over all processes.
+    this process, none with 0. `most` limits single tools, over all processes. `attempts` is how often a leg that gets
+    no further is taken up again, for a function that brings its process down; None for as often as it takes.
     """
 
     store: TaskStore | None = None
@@ -24,6 +25,7 @@ class TaskOptions:
     grace: float = 10.0
     most: Mapping[str, int] | None = None
     dispatcher: Any = None
+    attempts: int | None = 20
 
     def __post_init__(self) -> None:
         for name in ("poll", "lease"):

@@ -14,22 +14,25 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from .._ledger import Entry, Ledger
-from .._messages import Ask, Call, Done, Outcome, Post, Question, Yield
+from .._messages import Ask, Call, Done, Post, Question, Yield
 from .._sealed import StateCodec, digest
 from ..dialects.tasking import bare
-from ..errors import CallerError
+from ..errors import CallerError, InvalidRequestState
 from .model import CANCELLED_MESSAGE, Claim, Limits, LostLease, NewTask, Status, Task, TaskStore, is_over
 from .options import TaskOptions
 from .playing import BY_REQUEST, ELSEWHERE, LEAVING, Playing, is_recorded
+from .seats import Player, Remembered
 from .vault import Vault
 
 log = logging.getLogger("turnwise.tasks")
 
 LOOK_SECONDS = 0.25
 """How often a task is looked at for who wants to hear of it."""
+SHY_SECONDS = 2.0
+"""For how long a leg that cannot be opened here is kept from being tried again."""
 BEAT_SECONDS = 2.0
 """How often a worker says that it is alive, and hears whether its task is to stop."""
 STOP_SECONDS = 5.0
@@ -43,32 +46,6 @@ class Seen(NamedTuple):
     requests: Mapping[str, Any]
     result: dict[str, Any] | None
     error: dict[str, Any] | None
-
-
-class Desk(Protocol):
-    """What a leg of a task can do that a round of a call cannot."""
-
-    async def keep(self, ledger: Ledger) -> None:
-        """Write down what is settled so far."""
-        ...
-
-    async def report(self, message: str | None) -> None:
-        """Say how far it has come."""
-        ...
-
-
-class Player(Protocol):
-    """Who plays legs: the server's catalogue."""
-
-    async def leg(self, call: Call, desk: Desk) -> tuple[Outcome, float | None]:
-        """One leg, and when the next is due where the function sleeps."""
-        ...
-
-
-class Remembered(NamedTuple):
-    """Who began a task, as far as a worker knows."""
-
-    principal: str
 
 
 Judge = Callable[[Call, Exception], dict[str, Any]]
@@ -125,7 +102,7 @@ class Tasks:
                 _digest(principal),
                 call.target,
                 self._vault.seal(task_id, "call", [*facts, who]),
-                self._vault.seal(task_id, "state", _written(ledger, {}, [])),
+                self._vault.seal(task_id, "state", _written(ledger, {}, [], 0)),
                 call.post.now,
                 ttl,
             )
@@ -166,6 +143,11 @@ class Tasks:
             after = page[-1].id
             own += [task for task in page if not _is_late(task, now)]
         return own[:most]
+
+    async def peek(self, task_id: str, principal: str | None, now: float) -> Task | None:
+        """A task as it is seen from outside, whatever it is sealed under."""
+        task = await self.store.get(task_id, _digest(principal))
+        return None if task is None or _is_late(task, now) else task
 
     async def update(self, task_id: str, principal: str | None, answers: Mapping[str, Any], now: float) -> bool:
         """Answer questions of a task; whether there is such a task."""
@@ -247,14 +229,33 @@ class Tasks:
             except Exception:  # A store that is away may come back before the lease is over.
                 log.exception("task %s: the store does not hear that it is alive", claim.id)
 
-    async def _play(self, claim: Claim, playing: Playing) -> None:
-        playing.has_begun = True
+    async def _opened(self, claim: Claim, playing: Playing) -> tuple[Call, Any] | None:
+        """What a claim has inside; None where this leg is not to be played, which is then on record."""
+        playing.is_ending = True
         if claim.id in self._stopping or playing.reason is not None:
             self._stopping.discard(claim.id)
-            playing.is_ending = True
             await self._left(claim, playing.reason or BY_REQUEST)
+            return None
+        try:
+            call, state = self._call(claim), self._vault.open(claim.id, "state", claim.state)
+        except InvalidRequestState as error:
+            log.error("task %s cannot be opened here, and is left to others: %s", claim.id, error)
+            await self.store.renew(claim, time.time() + SHY_SECONDS)
+            return None
+        tries = claim.epoch - state[4]
+        if self.options.attempts is not None and tries > self.options.attempts + len(claim.entries):
+            words = f"Given up: {tries - 1} workers fell silent over one leg of this task"
+            await self._finish(claim, {"error": {"code": -32603, "message": words}})
+            return None
+        log.info("task %s: %r, leg %d", claim.id, claim.tool, claim.epoch)
+        playing.is_ending = False
+        return call, state
+
+    async def _play(self, claim: Claim, playing: Playing) -> None:
+        playing.has_begun = True
+        if (opened := await self._opened(claim, playing)) is None:
             return
-        call, state = self._call(claim), self._vault.open(claim.id, "state", claim.state)
+        call, state = opened
         desk = _Desk(self, claim, call.state)
         try:
             outcome, wake_at = await self._player.leg(call, desk)
@@ -274,13 +275,18 @@ class Tasks:
                 await self._park(claim, outcome, state[3])
             else:
                 await self._postpone(claim, outcome, wake_at, state)
-        except (TypeError, ValueError, RecursionError) as error:  # What it gave, or asks, cannot be written down.
+        except (
+            TypeError,
+            ValueError,
+            RecursionError,
+            OverflowError,
+        ) as error:  # What it gave, or asks, cannot be written down.
             await self._finish(claim, self._judge(call, error))
 
     def _call(self, claim: Claim) -> Call:
         facts = self._vault.open(claim.id, "call", claim.call)
         method, params, target, arguments, meta, capabilities, version, who = facts
-        lineage, written, keys, _ = self._vault.open(claim.id, "state", claim.state)
+        lineage, written, keys, *_ = self._vault.open(claim.id, "state", claim.state)
         ledger = Ledger.decode(bytes.fromhex(lineage), written)
         for key, blob in claim.entries:
             ledger.entries[key] = Entry(*self._vault.open(claim.id, f"entry:{key}", blob))
@@ -312,13 +318,13 @@ class Tasks:
                 name = f"{key}~{number}"
             keys[name] = key
         requests = {name: self._render(outcome.questions[key]) for name, key in keys.items()}
-        state = self._vault.seal(claim.id, "state", _written(outcome.carrier, keys, [*used, *keys]))
+        state = self._vault.seal(claim.id, "state", _written(outcome.carrier, keys, [*used, *keys], claim.epoch))
         payload = self._vault.seal(claim.id, "payload", {"requests": requests})
         await self.store.park(claim, state, list(keys), payload, time.time())
 
     async def _postpone(self, claim: Claim, outcome: Yield, wake_at: float | None, state: Any) -> None:
         now = time.time()
-        sealed = self._vault.seal(claim.id, "state", _written(outcome.carrier, {}, state[3]))
+        sealed = self._vault.seal(claim.id, "state", _written(outcome.carrier, {}, state[3], claim.epoch))
         await self.store.postpone(claim, sealed, max(now, wake_at or now), now)
         self.woken.set()
 
@@ -362,8 +368,8 @@ class _Desk:
             log.warning("task %s: nobody hears how far it has come: %s", self._claim.id, error)
 
 
-def _written(ledger: Ledger, keys: Mapping[str, str], used: list[str]) -> list[Any]:
-    return [ledger.lineage.hex(), ledger.encode(), keys, used]
+def _written(ledger: Ledger, keys: Mapping[str, str], used: list[str], epoch: int) -> list[Any]:
+    return [ledger.lineage.hex(), ledger.encode(), keys, used, epoch]
 
 
 def _digest(principal: str | None) -> str:
