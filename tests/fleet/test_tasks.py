@@ -76,26 +76,26 @@ def run(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def at_once(counter: Counter, task_id: str) -> set[tuple[str, str]]:
-    await counter.answer(task_id, street="Elm Street", town="York")
+    await counter.tell(task_id, street="Elm Street", town="York")
     return {("Elm Street", "York")}
 
 
 async def in_parts(counter: Counter, task_id: str) -> set[tuple[str, str]]:
-    await counter.answer(task_id, town="York")
+    await counter.tell(task_id, town="York")
     assert [*(await counter.get(task_id)).result["inputRequests"]] == ["street"]
-    await counter.answer(task_id, street="Elm Street", town="Rome", planet="Mars")
+    await counter.tell(task_id, street="Elm Street", town="Rome", planet="Mars")
     return {("Elm Street", "York")}
 
 
 async def twice(counter: Counter, task_id: str) -> set[tuple[str, str]]:
     for street, town in (("Elm Street", "York"), ("Via Appia", "Rome")):
-        assert (await counter.answer(task_id, street=street, town=town)).result["resultType"] == "complete"
+        await counter.tell(task_id, street=street, town=town)
     return {("Elm Street", "York")}
 
 
 async def two_at_a_time(counter: Counter, task_id: str) -> set[tuple[str, str]]:
     both = {("Elm Street", "York"), ("Via Appia", "Rome")}
-    await asyncio.gather(*(counter.answer(task_id, street=street, town=town) for street, town in both))
+    await asyncio.gather(*(counter.tell(task_id, street=street, town=town) for street, town in both))
     return both
 
 
@@ -197,7 +197,7 @@ async def survive(here: Errands) -> None:
     assert here.record.runs["send", 60][0].receipt is None
     os.kill(stopped, signal.SIGCONT)
     await eventually(lambda: here.record.runs["send", 60][0].receipt is not None)
-    await each(lambda task_id: counter.answer(task_id, street="Too Late", town="Rome"), tasks)
+    await each(lambda task_id: counter.tell(task_id, street="Too Late", town="Rome"), tasks)
     assert [reply.result for reply in await each(counter.get, tasks)] == done
     await check_strangers_learn_nothing(counter, tasks[::20])
 
@@ -285,7 +285,7 @@ async def check_cancelled(here: Errands, worker: int) -> None:
     for task_id in (playing, waiting):
         await here.counter.cancel(task_id)
         await here.counter.until(task_id, "cancelled")
-        await here.counter.answer(task_id, street="Elm Street", town="York")
+        await here.counter.tell(task_id, street="Elm Street", town="York")
     assert time.monotonic() - asked < PROMPTLY
     assert here.crew.workers[1].poll() is None
     assert [run.receipt for run in here.record.runs["pack", 3]] == [None]
