@@ -282,7 +282,7 @@ class ListRoots:
 Marker = Elicit[Any] | ElicitURL | Sample | ListRoots
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # Made for every recorded answer in every round, and a frozen one takes twice as long.
 class AcceptedElicitation(Generic[T]):
     """The user accepted; `data` is what they gave."""
 
