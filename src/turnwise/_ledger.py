@@ -81,7 +81,7 @@ class Ledger:
         try:
             started, sequence, sheds, version, rows, asked, handed, state, *tail = data
             entries = {
-                key: _new(Entry, (kind, mark, value) if kind not in _PACKED else (_PACKED[kind], mark, _accepted(value)))
+                key: _new(Entry, (kind, mark, value) if kind not in _PACKED else _unpacked(kind, mark, value))
                 for key, kind, mark, value in rows
             }
             trace, is_spilled = tail or (None, False)
@@ -107,8 +107,8 @@ def _pack(entry: Entry) -> tuple[str, str, Any]:
     return entry
 
 
-def _accepted(content: Any) -> dict[str, Any]:
-    return {"action": "accept", "content": content}
+def _unpacked(kind: str, mark: str, content: Any) -> tuple[str, str, Any]:
+    return _PACKED[kind], mark, {"action": "accept", "content": content}
 
 
 def is_json(data: Any) -> bool:
