@@ -2,7 +2,8 @@
 
 Large entries are put into the server's store, encrypted, under a name made of the flow and their content; the token
 keeps the name. A call with `single_use` is answered once for each token: who resends it gets the same reply again, and
-who comes with an older one is refused. The rooms of the usual call do not pass by here.
+who comes with an older one is refused. Ledgers that stay here, because their call does, are written and read all the
+same. The rooms of the usual call do not pass by here.
 """
 
 import logging
@@ -12,12 +13,13 @@ from hashlib import blake2b
 from typing import Any
 
 from ._guards import Guard, to_the_end
-from ._json import encode
+from ._json import decode, encode
 from ._ledger import FAILURE, ONCE, SPILLED, STEP, Entry, Ledger
 from ._messages import Ask, Done, Outcome, Question, Yield
 from ._terms import Terms
 from .errors import (
     AuthorError,
+    EndlessFlow,
     InvalidRequestState,
     LedgerTooLarge,
     MCPError,
@@ -39,6 +41,17 @@ async def restore(ledger: Ledger, guard: Guard | None) -> None:
             kind, name = entry.value
             ledger.entries[key] = Entry(kind, entry.fingerprint, await guard.get(name))
     ledger.is_spilled = False
+
+
+def kept(ledger: Ledger, terms: Terms, *, is_task: bool = False) -> Ledger:
+    """A ledger that stays here while its call waits, just as it would come back out of a token. A task may take as many
+    legs as it likes: to sleep is one, too.
+    """
+    if ledger.sequence > terms.budget.rounds and not is_task:
+        raise EndlessFlow(terms.budget.rounds)
+    if ledger.sequence == 1:
+        ledger.version = terms.version
+    return Ledger.decode(ledger.lineage, decode(encode(ledger.encode())))
 
 
 async def refuse_late(ledger: Ledger, terms: Terms, reason: str) -> None:

@@ -16,10 +16,11 @@ from . import _carrying
 from ._binding import Binding
 from ._bus import SubscriptionBus
 from ._calling import in_thread
-from ._carried import kept, note_round, note_unused, nothing
+from ._carrying import kept
 from ._json import decode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
+from ._noting import note_round, note_unused
 from ._resolving import Plan, Resolution
 from ._rounds import play
 from ._schemas import Check
@@ -81,9 +82,7 @@ class Endpoint:
     async def run(self, context: Context[Any, Any]) -> dict[str, Any]:
         """Play the function once: arguments in, result body out."""
         binding = self.binding
-        if self.check is not None:
-            _checked(self.check, context.call.arguments)
-        arguments = binding.validate(context.call.arguments)
+        arguments = self.bound(context.call.arguments)
         try:
             if self.plans:
                 arguments |= await Resolution(arguments, context, invoke, context.ask).fill(self.plans)
@@ -349,9 +348,9 @@ class Catalogue:
         return [task for task in task_ids if await self.tasks.get(task, who, call.post.now) is not None]
 
     def follow_tasks(self, call: Call, task_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
-        """These tasks, as they change."""
-        assert self.tasks is not None or not task_ids
-        return nothing() if self.tasks is None else self.tasks.follow(task_ids, self.principal(call), tasking.detailed)
+        """These tasks, which are the caller's, as they change."""
+        assert self.tasks is not None
+        return self.tasks.follow(task_ids, self.principal(call), tasking.detailed)
 
     def task_support(self, tool: str) -> str | None:
         """Whether a tool is called as a task, for versions in which the client has to know."""

@@ -16,17 +16,17 @@ class Life:
     ) -> None:
         self._server = server
         self._lifespan = lifespan
-        self.work: Callable[[], Coroutine[Any, Any, None]] | None = None
-        """What goes on in the background for as long as the server lives."""
+        self._work: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.is_needed = lifespan is not None
+        """Whether there is anything to begin and to end."""
         self._users = 0
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
         self._over: asyncio.Event | None = None
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is anything to begin and to end."""
-        return self._lifespan is not None or self.work is not None
+    def take_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have something go on in the background for as long as the server lives."""
+        self._work, self.is_needed = work, True
 
     async def start(self) -> None:
         """Begin, or join those for whom it has begun."""
@@ -47,7 +47,7 @@ class Life:
         try:
             async with nullcontext() if self._lifespan is None else self._lifespan(self._server) as state:
                 self._server.lifespan_state = state
-                working = None if self.work is None else asyncio.create_task(self.work())
+                working = None if self._work is None else asyncio.create_task(self._work())
                 ready.set_result(None)
                 await over.wait()
                 if working is not None:

@@ -16,11 +16,16 @@ from ._rounds import play
 from ._steps import current
 from ._watching import Effect, watched, watching
 from .context import Context
-from .dialects.words import VERSION
+from .dialects.words import TASKS, VERSION
 from .errors import AuthorError, ToolError
 
 MOST_ROUNDS = 100
-CAPABILITIES: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+CAPABILITIES: dict[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"tools": {}},
+    "roots": {},
+    "extensions": {TASKS: {}},
+}
 
 Answer = Callable[[str, str, Mapping[str, Any]], Awaitable[Any]]
 
@@ -64,17 +69,18 @@ class Check:
         self._host = host
         self._findings: list[Finding] = []
         self._round = 0
+        self._desk = _Desk() if endpoint.terms.task in ("always", "optional") else None
 
     async def run(self, call: Call, answer: Answer, now: Callable[[], float]) -> ReplayReport:
         """Play the tool to its end, each round twice."""
         ledger: Ledger | None = None
         for self._round in range(1, MOST_ROUNDS + 1):
             asked = {} if ledger is None else ledger.asked
-            outcome, after = await self._leg(call, ledger, is_replay=False)
+            outcome, after, context = await self._leg(call, ledger, is_replay=False)
             if isinstance(outcome, AuthorError):
                 self._find("the round failed", str(outcome))
                 break
-            again, settled = await self._leg(call, _copied(after, asked), is_replay=True)
+            again, settled, _ = await self._leg(call, _copied(after, asked), is_replay=True)
             self._compare(outcome, again, after, settled)
             if isinstance(again, AuthorError):
                 break
@@ -86,7 +92,10 @@ class Check:
                 self._ask_again(changed, questions, asked)
                 break
             answers = {key: await answer(key, item.method, item.params) for key, item in questions.items()}
-            call = call._replace(answers=answers, state="held", post=call.post._replace(now=now()))
+            if context.becoming:
+                self._desk = _Desk()
+            post = call.post._replace(now=max(now(), context.wake_at or 0.0))  # Nobody sleeps here.
+            call = call._replace(answers=answers, state="held", post=post)
         else:
             self._find(f"{MOST_ROUNDS} rounds were not enough", "does a question change from round to round?")
         return ReplayReport(None, self._round, tuple(dict.fromkeys(self._findings)))
@@ -99,6 +108,7 @@ class Check:
 
     async def _leg(self, call: Call, ledger: Ledger | None, *, is_replay: bool) -> Any:
         context: Context[Any, Any] = Context(call, self._host, ledger, self._endpoint.terms)
+        context.desk = self._desk
         token = current.set(context)
         try:
             with nullcontext() if is_replay else watching(self._seen):
@@ -114,7 +124,7 @@ class Check:
         if not is_replay and not isinstance(outcome, Ask | Yield | AuthorError) and (unused := context.unused()):
             names = ", ".join(repr(key) for key in unused)
             self._find(f"{names} was settled, and not come by again", "give steps and questions steady names")
-        return outcome, context.flow
+        return outcome, context.flow, context
 
     def _seen(self, effect: Effect) -> None:
         if not any((found.what, found.where) == (effect.what, effect.where) for found in self._findings):
@@ -136,6 +146,16 @@ class Check:
 
     def _find(self, what: str, advice: str) -> None:
         self._findings.append(Finding(self._round, what, advice))
+
+
+class _Desk:
+    """A task's way to a store, where there is none."""
+
+    async def keep(self, ledger: Ledger) -> None:
+        """The ledger is kept by the check itself."""
+
+    async def report(self, message: str | None) -> None:
+        """Nobody looks at how far it has come."""
 
 
 def _copied(ledger: Ledger | None, asked: Mapping[str, str]) -> Ledger | None:

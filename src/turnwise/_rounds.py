@@ -77,12 +77,8 @@ class Leg:
     _strays: "frozenset[asyncio.Future[Any]]" = frozenset()
     _working: "frozenset[asyncio.Future[Any]]" = frozenset()
     _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
-    _over = False
     _owed = 0
-    _closed = False
-    _yielding = False
-    _kept = False
-    _looked = False
+    _over = _closed = _yielding = _kept = _looked = False
     desk: Any = None
     """A task's way to its store; a call has none."""
     wake_at: float | None = None

@@ -142,7 +142,7 @@ class MCPServer(Generic[LifespanT]):
         if self.tasks is None:
             raise AuthorError("this server keeps no tasks")
         dispatcher = self.tasks.options.dispatcher or LocalDispatcher()
-        self._life.work = partial(dispatcher.run, self.tasks)
+        self._life.take_up(partial(dispatcher.run, self.tasks))
 
     # Registering
 
@@ -319,7 +319,7 @@ class MCPServer(Generic[LifespanT]):
             keepalive=keepalive,
             start=self.start,
             stop=self.stop,
-            ensure=self._life.ensure if self._life.is_needed else None,
+            life=self._life,
             doorkeeper=doorkeeper,
             documents=documents,
             attendant=self._handshake,

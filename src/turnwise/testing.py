@@ -20,6 +20,8 @@ from .dialects.asking import wire_dict
 from .dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, LOG_LEVEL, PROTOCOL, ROOTS, SAMPLE, VERSION
 from .errors import MCPError, Unanswerable
 from .server import MCPServer
+from .tasks.options import TaskOptions
+from .tasks.sqlite import SQLiteTaskStore
 from .transports.memory import Memory
 
 if TYPE_CHECKING:
@@ -186,7 +188,7 @@ async def check_replay(
     if isinstance(tool, MCPServer):
         server = tool
     else:
-        server = MCPServer("check_replay")
+        server = MCPServer("check_replay", tasks=TaskOptions(store=SQLiteTaskStore(), workers=0))
         server.add_tool(tool, name)
     found = server._catalogue.tools
     name = name or (next(iter(found)) if len(found) == 1 else None)

@@ -31,6 +31,7 @@ from turnwise import (
     MemoryStore,
     OpenTelemetry,
     RequestStateSecurity,
+    SQLiteTaskStore,
     ToolError,
     step,
 )
@@ -587,6 +588,39 @@ def test_guarded_steps_and_tools_with_effects_can_be_checked() -> None:
     assert report.findings == ()
     assert report.rounds == 3
     assert charged == [5]
+
+
+def test_a_tool_that_becomes_a_task_can_be_checked_and_does_not_sleep() -> None:
+    charged.clear()
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Go on?", str, key="go")
+        await ctx.become_task()
+        await ctx.report("charging")
+        await ctx.step(charge, 7)
+        await ctx.sleep(3600)
+        return f"done as a task: {ctx.is_task}"
+
+    report = check(tool)
+    assert report.findings == ()
+    assert report.result is not None
+    assert report.result["content"][0]["text"] == "done as a task: True"
+    assert report.rounds == 4  # The question, the change into a task, the sleep, the end.
+    assert charged == [7]
+
+
+def test_a_tool_that_is_always_a_task_is_checked_as_one() -> None:
+    server: MCPServer[Any] = MCPServer("tasks", tasks=SQLiteTaskStore())
+
+    @server.tool(task="always")
+    async def tool(ctx: Context) -> str:
+        await ctx.sleep(3600)
+        return f"{ctx.is_task}"
+
+    report = check(server)
+    assert report.findings == ()
+    assert report.result is not None
+    assert report.result["content"][0]["text"] == "True"
 
 
 def test_a_check_leaves_nothing_behind() -> None:

@@ -1156,6 +1156,37 @@ def test_who_listens_is_told_of_the_whole_task_as_it_changes(monkeypatch: pytest
     run(work)
 
 
+def test_who_listens_hears_on_after_the_store_was_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("turnwise.tasks.runtime.LOOK_SECONDS", 0.01)
+
+    async def work() -> None:
+        server = make_server(greet)
+        assert server.tasks is not None
+        get, failures, missed = server.tasks.store.get, 0, asyncio.Event()
+
+        async def away(task_id: str, principal: str | None) -> Any:
+            nonlocal failures
+            failures += 1
+            if failures == 3:
+                missed.set()
+            raise ConnectionError("no store")
+
+        async with joined(server) as client:
+            task_id = await begin(client, "greet")
+            async with listening(client, task_id) as heard:
+                await hear(heard, "input_required")
+                monkeypatch.setattr(server.tasks.store, "get", away)
+                await asyncio.wait_for(missed.wait(), SOON)
+                monkeypatch.setattr(server.tasks.store, "get", get)
+                await update(client, task_id, name=accept("Ada"))
+                assert said(await hear(heard, "completed")) == "Hello, Ada!"
+
+    run(work)
+    assert sum("the store cannot be asked" in record.getMessage() for record in caplog.records) == 1
+
+
 def test_a_subscription_without_tasks_says_nothing_of_them() -> None:
     async def work() -> None:
         async with joined(make_server(greet)) as client, listening(client, toolsListChanged=True) as heard:

@@ -38,6 +38,7 @@ class Shape:
     """Whether a cancellation is answered when the task has stopped, and refused where it is over."""
     asks_live = False
     """Whether a task's questions are requests of the server's, each of which names the task."""
+    ttl_name, poll_name = "ttlMs", "pollIntervalMs"
 
     def takes(self, call: Call) -> bool:
         """Whether this call may be answered with a task."""
@@ -56,13 +57,17 @@ class Shape:
         """The facts of a task."""
         facts: dict[str, Any] = {
             "taskId": task.id,
-            "status": task.status,
+            "status": self.word(task.status),
             "createdAt": moment(task.created),
             "lastUpdatedAt": moment(task.updated),
-            "ttlMs": None if task.ttl is None else int(task.ttl * 1000),
-            "pollIntervalMs": max(1, int(poll * 1000)),
+            self.ttl_name: None if task.ttl is None else int(task.ttl * 1000),
+            self.poll_name: max(1, int(poll * 1000)),
         }
         return facts if task.message is None else {**facts, "statusMessage": task.message}
+
+    def word(self, status: str) -> str:
+        """A status, as this version spells it."""
+        return status
 
     def created(self, task: Any, poll: float) -> dict[str, Any]:
         """The result of a call that became a task."""
@@ -97,6 +102,7 @@ class Augmented(Shape):
     methods = frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"})
     stops_first = True
     asks_live = True
+    ttl_name, poll_name = "ttl", "pollInterval"
 
     def takes(self, call: Call) -> bool:
         """Whether the client asks for a task."""
@@ -111,22 +117,6 @@ class Augmented(Shape):
         """ "If taskSupport is not present or forbidden [...] servers SHOULD return a -32601 error"."""
         if self.takes(call):
             raise UnknownMethod(f"{call.method}: this tool is not called as a task")
-
-    def members(self, task: Any, poll: float) -> dict[str, Any]:
-        """The facts of a task."""
-        facts: dict[str, Any] = {
-            "taskId": task.id,
-            "status": self.word(task.status),
-            "createdAt": moment(task.created),
-            "lastUpdatedAt": moment(task.updated),
-            "ttl": None if task.ttl is None else int(task.ttl * 1000),
-            "pollInterval": max(1, int(poll * 1000)),
-        }
-        return facts if task.message is None else {**facts, "statusMessage": task.message}
-
-    def word(self, status: str) -> str:
-        """A status, as this version spells it."""
-        return status
 
     def created(self, task: Any, poll: float) -> dict[str, Any]:
         """The result of a call that became a task."""

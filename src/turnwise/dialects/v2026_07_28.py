@@ -255,13 +255,14 @@ class Wire:
         acknowledged = {"_meta": meta, "notifications": accepted}
         async with bus.subscribe(lambda change: _matches(change, lists, uris)) as changes:
             await call.post.emit(notification("notifications/subscriptions/acknowledged", acknowledged))
-            following = asyncio.create_task(self._follow(call, tasks or []))
+            following = asyncio.create_task(self._follow(call, tasks)) if tasks else None
             try:
                 if not self._service.is_closing:
                     async for change in changes:
                         await call.post.emit(changed(change, call.id))
             finally:
-                following.cancel()
+                if following is not None:
+                    following.cancel()
         if call.post.tracker is not None:
             # One page wants this notification when a server ends a subscription, another the result below. On a shared
             # channel both are sent; on a stream of its own its end says as much.

@@ -181,14 +181,18 @@ class Tasks:
     ) -> AsyncIterator[dict[str, Any]]:
         """These tasks as they change, until all are over. Other processes play them too, so they are looked at."""
         known: dict[str, Any] = {}
+        is_away = False
         while left := [task for task in task_ids if not is_over(known.get(task, (None,))[0])]:
             for task_id in left:
-                seen = await self.get(task_id, principal, time.time())
-                facts = (
-                    ("cancelled",)
-                    if seen is None
-                    else (seen.task.status, seen.task.updated, seen.task.message, seen.task.waits)
-                )
+                try:
+                    seen = await self.get(task_id, principal, time.time())
+                except Exception:  # A store that is away may come back while somebody listens.
+                    if not is_away:
+                        log.exception("task %s: the store cannot be asked how far it has come", task_id)
+                    is_away = True
+                    break
+                is_away = False
+                facts = _facts(seen)
                 if seen is not None and known.get(task_id) != facts:
                     yield show(seen, self.options.poll)
                 known[task_id] = facts
@@ -374,6 +378,13 @@ def _written(ledger: Ledger, keys: Mapping[str, str], used: list[str], epoch: in
 
 def _digest(principal: str | None) -> str:
     return "" if principal is None else digest(b"task principal|" + principal.encode())
+
+
+def _facts(seen: Seen | None) -> tuple[Any, ...]:
+    """What tells one state of a task from another. One that is gone is over."""
+    if seen is None:
+        return ("cancelled",)
+    return seen.task.status, seen.task.updated, seen.task.message, seen.task.waits
 
 
 def _is_late(task: Task, now: float) -> bool:

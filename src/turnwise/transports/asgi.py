@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -35,9 +35,19 @@ WATCH_AFTER = 0.05
 REMEMBERED = 512
 
 
+class Living(Protocol):
+    """What has to be begun before a call can be served, if anything has."""
+
+    is_needed: bool
+
+    async def ensure(self) -> None:
+        """Begin, unless somebody has."""
+        ...
+
+
 class App:
     """The endpoint. `start` and `stop` frame the server's life where the ASGI server announces it; where nobody does,
-    as in a mounted application, `ensure` is awaited before each call.
+    as in a mounted application, `life` is made sure of before each call.
     """
 
     def __init__(  # noqa: PLR0913 - by keyword
@@ -50,7 +60,7 @@ class App:
         keepalive: float,
         start: Callable[[], Awaitable[None]],
         stop: Callable[[], Awaitable[None]],
-        ensure: Callable[[], Awaitable[None]] | None = None,
+        life: Living | None = None,
         doorkeeper: Doorkeeper | None = None,
         documents: Mapping[str, bytes] | None = None,
         attendant: Attendant | None = None,
@@ -63,7 +73,7 @@ class App:
         self._keepalive = keepalive
         self._start = start
         self._stop = stop
-        self._ensure = ensure
+        self._life = life
         self._watchman = _Watchman()
         self._welcome: set[tuple[bytes | None, ...]] = set()
         self._doorkeeper = doorkeeper
@@ -111,7 +121,7 @@ class App:
         if len(body) > self._max_body:
             await _refuse(send, 413, f"The body is larger than {self._max_body} bytes")
             return
-        if self._ensure is not None and not await self._is_alive(self._ensure):
+        if self._life is not None and self._life.is_needed and not await self._is_alive(self._life):
             await _refuse(send, 503, "The server could not be started")
             return
         exchange = _Exchange(send, receive, self._keepalive)
@@ -148,9 +158,9 @@ class App:
             message = await receive()
         return None
 
-    async def _is_alive(self, ensure: Callable[[], Awaitable[None]]) -> bool:
+    async def _is_alive(self, life: Living) -> bool:
         try:
-            await ensure()
+            await life.ensure()
         except Exception:
             log.exception("the server's lifespan could not be entered")
             return False
