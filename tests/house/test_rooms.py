@@ -131,7 +131,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("_life.py", "_hold"),
         ("transports/authorizing.py", "_next"),
         ("transports/asgi.py", "_live"),
-        ("transports/asgi.py", "_is_alive"),
+        ("transports/exchange.py", "_is_alive"),
     }
     found = set()
     for path in MODULES:

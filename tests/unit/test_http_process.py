@@ -130,7 +130,7 @@ def running(*arguments: str) -> Iterator[Process]:
 def process() -> Iterator[Process]:
     with running() as started:
         yield started.ready()
-        assert not [entry for entry in started.log if "Traceback" in entry]
+        assert "Traceback" not in "\n".join(started.log)
 
 
 def calling(tool: str, arguments: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
@@ -277,6 +277,70 @@ def test_requests_written_at_once_are_answered_in_order(process: Process) -> Non
                     length = int(header.split(b":")[1])
             assert json.loads(reader.read(length))["result"]["content"][0]["text"] == str(number)
         reader.close()
+
+
+def test_requests_written_behind_a_stream_are_answered_after_it(process: Process) -> None:
+    with process.connect() as connection:
+        connection.sendall(raw(calling("progress", progressToken=1)) + raw(calling("echo", {"text": "behind"})))
+        reader = connection.makefile("rb")
+        text = b""
+        while b"behind" not in text:
+            text += reader.readline()
+        reader.close()
+    assert text.index(b'"done"') < text.index(b"content-length")
+    assert text.count(b"HTTP/1.1 200 OK") == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "version"),
+    [({"Connection": "close"}, b"HTTP/1.1"), ({}, b"HTTP/1.0"), ({"Te": "trailers"}, b"HTTP/1.0")],
+)
+def test_a_connection_that_is_to_end_ends(process: Process, changes: dict[str, str], version: bytes) -> None:
+    message = raw(calling("echo", {"text": "last"}), changes=changes).replace(b"HTTP/1.1", version, 1)
+    with process.connect() as connection:
+        connection.sendall(message)
+        answered = b""
+        while part := connection.recv(65536):
+            answered += part
+    assert answered.startswith(b"HTTP/1.1 200 OK")
+    assert b"connection: close" in answered
+    assert b"last" in answered
+
+
+def test_a_client_that_asks_first_whether_to_send_its_body_is_told_to(process: Process) -> None:
+    head, _, body = raw(calling("echo", {"text": "asked"}), changes={"Expect": "100-continue"}).partition(b"\r\n\r\n")
+    with process.connect() as connection:
+        connection.sendall(head + b"\r\n\r\n")
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(body)
+        assert reply_to(connection)[0] == 200
+
+
+@pytest.mark.parametrize("size", [65_000, 65_536, 66_000, 99_000])
+def test_a_body_of_any_allowed_size_is_served(process: Process, size: int) -> None:
+    with process.connect() as connection:
+        for _ in range(2):
+            connection.sendall(raw(calling("echo", {"text": "x" * (size - 400)})))
+            status, body = reply_to(connection)
+            assert (status, len(json.loads(body)["result"]["content"][0]["text"])) == (200, size - 400)
+
+
+def test_who_sends_and_does_not_read_is_served_no_further_than_the_line_holds(process: Process) -> None:
+    message = raw(calling("echo", {"text": "x" * 50_000}))
+    with process.connect() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            connection.sendall(message * 2_000)
+        assert echoes(process)
+    assert echoes(process)
+
+
+@pytest.mark.parametrize("target", ["/mcp/", "/mcp?x=1", "/%6dcp", "http://localhost/mcp"])
+def test_other_spellings_of_the_endpoint_are_served_too(process: Process, target: str) -> None:
+    with process.connect() as connection:
+        connection.sendall(raw(calling("echo", {"text": "spelled"})).replace(b"/mcp", target.encode(), 1))
+        assert reply_to(connection)[0] == 200
 
 
 def test_a_body_that_drips_in_is_served_and_holds_up_nobody(process: Process) -> None:

@@ -49,6 +49,7 @@ log = logging.getLogger("turnwise.server")
 FOLLOWED = 1000
 """So many tasks may one subscription be about."""
 _ID = (int, str)
+_VERSION = VERSION.encode()
 
 
 class Service(Protocol):
@@ -156,8 +157,9 @@ class Wire:
         target = None if member is None else params.get(member)
         if member is not None and type(target) is not str:
             raise InvalidParams(f"params.{member} must be a string", status=400)
-        if post.headers is not None:
-            mirrored.check(post.headers, method, target, version)
+        headers = post.headers
+        if headers is not None and not _mirrors(headers, method, target):
+            mirrored.check(headers, method, target, version)
         if type(capabilities := meta.get(CAPABILITIES)) is not dict:
             raise InvalidParams(f"_meta must carry {CAPABILITIES}", status=400)
         if (level := meta.get(LOG_LEVEL)) is not None and level not in LEVELS:
@@ -268,6 +270,18 @@ class Wire:
             # channel both are sent; on a stream of its own its end says as much.
             await call.post.emit(notification("notifications/cancelled", {"_meta": meta, "requestId": call.id}))
         return {"_meta": meta}
+
+
+def _mirrors(headers: Mapping[bytes, bytes], method: str, target: str | None) -> bool:
+    """Whether the headers repeat the body letter by letter, as they mostly do; whatever else they do is looked into."""
+    return (
+        target is not None
+        and target.isascii()
+        and target.isidentifier()
+        and headers.get(mirrored.NAME) == target.encode()
+        and headers.get(mirrored.METHOD) == method.encode()
+        and headers.get(mirrored.VERSION) == _VERSION
+    )
 
 
 def verdict(error: Exception, text: str) -> Told | None:

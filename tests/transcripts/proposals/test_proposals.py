@@ -43,7 +43,7 @@ def port(clock: list[float]) -> Iterator[int]:
             return time.time() + clock[0]
 
     with pytest.MonkeyPatch.context() as patch, serving(app) as number:
-        patch.setattr("turnwise.transports.asgi.time", Clock())
+        patch.setattr("turnwise.transports.exchange.time", Clock())
         yield number
 
 
