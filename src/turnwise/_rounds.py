@@ -148,7 +148,7 @@ class Leg:
             return None
         mark = question.fingerprint
         entry = ledger.entries.get(key)
-        if entry is None or entry.fingerprint != mark:
+        if entry.fingerprint != mark if entry is not None else ledger.asked.get(key) != mark:
             self._sort_out(ledger, key, mark)
             entry = ledger.entries.get(key)
         if entry is not None and entry.fingerprint == mark:
@@ -342,6 +342,8 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
     try:
         try:
             result = await run(leg)
+        except Suspend:
+            pass
         except BaseException as error:
             _weigh(leg, error)
         else:
@@ -362,8 +364,6 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
 def _weigh(leg: Leg, error: BaseException) -> None:
     """Raise what the caller is to know of; return where the round was merely suspended."""
     match error:
-        case Suspend():
-            return
         case BaseExceptionGroup():
             if (errors := error.split(Suspend)[1]) is not None:
                 raise errors from None

@@ -128,7 +128,7 @@ class KeyRing:
     def seal(self, payload: bytes) -> str:
         """Encrypt under the first key."""
         sealed = binascii.b2a_base64(self._minter.encrypt(payload), newline=False)
-        return PREFIX + sealed.translate(_TO_URL, b"=").decode()
+        return PREFIX + sealed.translate(_TO_URL).decode().rstrip("=")
 
     def unseal(self, token: str) -> bytes:
         """Decrypt under the key that the token names."""

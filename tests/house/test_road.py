@@ -4,17 +4,19 @@ import asyncio
 import sys
 import types
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 from pydantic import BaseModel
+from uvicorn.server import ServerState
 
 import turnwise
 from turnwise import AcceptedElicitation, Context, MCPServer, _json
 from turnwise._binding import Binding
+from turnwise.transports.uvicorn import make_server as make_http_server
 
 SOURCE = str(Path(turnwise.__file__).parent)
 META = {
@@ -130,6 +132,66 @@ def test_a_retry_with_a_token_reaches_its_tool_in_few_modules_and_frames() -> No
         state = asked["requestState"]
         with walk.watching():
             done = await post(app, "greet", arguments={"city": "Rome"}, requestState=state, inputResponses=answers)
+        assert done["content"][0]["text"] == "Hello Ada"
+
+    asyncio.run(run())
+    assert len(walk.modules) <= MODULES, sorted(walk.modules)
+    assert walk.frames <= FRAMES
+
+
+class Wire(asyncio.Transport):
+    """The other end of a connection, as a protocol sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = asyncio.get_running_loop().create_future()
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.set_result(bytes(data))
+
+
+async def served(app: Any, name: str, walk: Callable[[], Any], **params: Any) -> dict[str, Any]:
+    """One request from its bytes on, as `server.run("http")` serves it."""
+    config = make_http_server(app, "127.0.0.1", 0, "warning", lambda: None).config
+    config.load()
+    make_protocol: Any = config.http_protocol_class
+    protocol = make_protocol(config=config, server_state=ServerState(), app_state={})
+    wire = Wire()
+    protocol.connection_made(wire)
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": META, **params}}
+    body = orjson.dumps(message)
+    head = (
+        "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        f"Mcp-Method: tools/call\r\nMcp-Name: {name}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with walk():
+        protocol.data_received(head.encode() + body)
+        written = await wire.written
+    await asyncio.gather(*protocol.tasks)
+    assert written.startswith(b"HTTP/1.1 200 OK\r\n")
+    protocol.connection_lost(None)
+    result: dict[str, Any] = orjson.loads(written.partition(b"\r\n\r\n")[2])["result"]
+    return result
+
+
+def test_the_road_over_the_servers_own_lane_is_no_longer() -> None:
+    walk = Walk()
+    app = make_server(walk).asgi()
+    answers = {"who": {"action": "accept", "content": {"name": "Ada"}}}
+
+    async def run() -> None:
+        asked = await served(app, "greet", nullcontext, arguments={"city": "Rome"})
+        state = asked["requestState"]
+        done = await served(
+            app, "greet", walk.watching, arguments={"city": "Rome"}, requestState=state, inputResponses=answers
+        )
         assert done["content"][0]["text"] == "Hello Ada"
 
     asyncio.run(run())

@@ -3,6 +3,7 @@
 What is done with a request once its body is there is next door, in `exchange`.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
@@ -73,8 +74,8 @@ class App(Front):
             return
         if self._life is not None and self._life.is_needed and not await self._is_alive(self._life, send):
             return
-        exchange = Exchange(send, receive, self._keepalive)
-        post = Post(body, exchange.emit, now, headers, access, task=exchange.task)
+        exchange = Exchange(send, receive, self._keepalive, task := asyncio.current_task())
+        post = Post(body, exchange.emit, now, headers, access, None, task)
         await exchange.carry(self._wire.answer(post), self._watchman)
 
     async def _read_on(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | None:
@@ -111,8 +112,8 @@ class App(Front):
             access = await self._admitted(listed, now, send)
             if access is False:
                 return
-            exchange = Exchange(send, receive, self._keepalive)
-            post = Post(b"", exchange.emit, now, headers, access, task=exchange.task)
+            exchange = Exchange(send, receive, self._keepalive, task := asyncio.current_task())
+            post = Post(b"", exchange.emit, now, headers, access, None, task)
             reply = await self._attendant.attend(verb, post)
             if reply is not None:
                 await exchange.carry(_ready(reply), self._watchman)

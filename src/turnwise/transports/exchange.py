@@ -47,7 +47,11 @@ class Living(Protocol):
 
 
 class Line(Protocol):
-    """A connection whose request came whole: it takes a whole reply at once, and everything else as ASGI does."""
+    """A connection whose request came whole: it takes a whole reply at once, and everything else as ASGI does. `task`
+    is the one that serves it.
+    """
+
+    task: "asyncio.Task[None]"
 
     def reply(self, status: int, body: bytes) -> None:
         """The response, all of it; its body is JSON."""
@@ -89,27 +93,31 @@ class Front:
         self._watchman = _Watchman()
         self._welcome: set[tuple[bytes | None, ...]] = set()
 
-    async def take(self, headers: dict[bytes, bytes], body: bytes, line: "Line") -> None:
+    def take(self, headers: dict[bytes, bytes], body: bytes, line: "Line") -> Awaitable[None]:
         """A request that came whole, from a server that gives it without ASGI: see `transports.uvicorn`."""
         get = headers.get
         if (get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept")) not in self._welcome:
             refusal = self._unwelcome(list(headers.items()), headers)
             if refusal is not None:
-                await self._turn_away(headers, line.send, *refusal)
-                return
-        now = time.time()
-        access: Any = None
-        if self._doorkeeper is not None:
-            access = await self._admitted(list(headers.items()), now, line.send)
-            if access is False:
-                return
+                return self._turn_away(headers, line.send, *refusal)
         if len(body) > self._max_body:
-            await refuse(line.send, 413, f"The body is larger than {self._max_body} bytes")
+            return refuse(line.send, 413, f"The body is larger than {self._max_body} bytes")
+        if self._doorkeeper is not None or (self._life is not None and self._life.is_needed):
+            return self._take_with_care(headers, body, line)
+        exchange = Exchange(line.send, line.receive, self._keepalive, line.task, line.reply)
+        post = Post(body, exchange.emit, time.time(), headers, None, None, line.task)
+        return exchange.carry(self._wire.answer(post), self._watchman)
+
+    async def _take_with_care(self, headers: dict[bytes, bytes], body: bytes, line: "Line") -> None:
+        """The same where somebody has to be let in first, or something to be begun."""
+        now = time.time()
+        access = await self._admitted(list(headers.items()), now, line.send)
+        if access is False:
             return
         if self._life is not None and self._life.is_needed and not await self._is_alive(self._life, line.send):
             return
-        exchange = Exchange(line.send, line.receive, self._keepalive, line.reply)
-        post = Post(body, exchange.emit, now, headers, access, task=exchange.task)
+        exchange = Exchange(line.send, line.receive, self._keepalive, line.task, line.reply)
+        post = Post(body, exchange.emit, now, headers, access, None, line.task)
         await exchange.carry(self._wire.answer(post), self._watchman)
 
     async def _turn_away(self, headers: Mapping[bytes, bytes], send: Send, status: int, reason: str) -> None:
@@ -193,13 +201,18 @@ class Exchange:
     _watch: "asyncio.Task[None] | None" = None
 
     def __init__(
-        self, send: Send, receive: Receive, keepalive: float, reply: Callable[[int, bytes], None] | None = None
+        self,
+        send: Send,
+        receive: Receive,
+        keepalive: float,
+        task: "asyncio.Task[Any] | None",
+        reply: Callable[[int, bytes], None] | None = None,
     ) -> None:
         self._send = send
         self._receive = receive
         self._keepalive = keepalive
         self._reply = reply
-        self.task = asyncio.current_task()
+        self._task = task
 
     async def carry(self, answer: Awaitable[Reply], watchman: _Watchman) -> None:
         """Get the reply and send it."""
@@ -219,9 +232,9 @@ class Exchange:
         except OSError:
             self._gone = True
         except asyncio.CancelledError:
-            if not self._gone or self.task is None:
+            if not self._gone or self._task is None:
                 raise
-            self.task.uncancel()
+            self._task.uncancel()
         finally:
             watchman.leave(self)
             if self._watch is not None:
@@ -293,8 +306,8 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone = True
-        if self.task is not None:
-            self.task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _event(message: bytes) -> bytes:

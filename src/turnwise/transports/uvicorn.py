@@ -12,6 +12,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import uvicorn
@@ -23,6 +24,7 @@ from .asgi import App
 log = logging.getLogger("turnwise.http")
 
 GRACE = 30
+MOST_HEADS, LONGEST_HEAD = 512, 2048
 _HEAD = b"HTTP/1.1 "
 _INTERIM = b"HTTP/1.1 1"
 """100 Continue: the client waits for it before it sends its body."""
@@ -63,13 +65,14 @@ class _Lane:
     response_complete = False
     disconnected = False
     keep_alive = True
+    task: "asyncio.Task[None]"
     _event: asyncio.Event | None = None
     _cycle: RequestResponseCycle | None = None
 
-    def __init__(self, protocol: "_Protocol", headers: dict[bytes, bytes]) -> None:
+    def __init__(self, protocol: "_Protocol", headers: dict[bytes, bytes], body: bytes = b"") -> None:
         self._protocol = protocol
         self.headers = headers
-        self.body = b""
+        self.body = body
 
     @property
     def message_event(self) -> asyncio.Event:
@@ -78,13 +81,15 @@ class _Lane:
             self._event = asyncio.Event()
         return self._event
 
-    async def run(self, app: App) -> None:
+    async def run(self) -> None:
         """Have the request answered; whatever goes wrong, the connection does not hang."""
+        protocol = self._protocol
         try:
-            await app.take(self.headers, self.body, self)
+            await protocol.front.take(self.headers, self.body, self)
         finally:
             if not self.response_complete and (self._cycle is None or not self._cycle.response_complete):
-                self._protocol.transport.close()
+                protocol.transport.close()
+            protocol.tasks.discard(self.task)
 
     def reply(self, status: int, body: bytes) -> None:
         """The response, all of it."""
@@ -115,18 +120,64 @@ class _Lane:
         return {"type": "http.disconnect"}
 
 
+class _Heads:
+    """The heads of requests that took the lane. Clients repeat themselves to the letter, and what the parser made of a
+    head it would make of it again. Heads with credentials are not kept.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, tuple[dict[bytes, bytes], int]] = {}
+        self.get = self._known.get
+
+    def add(self, head: bytes, headers: dict[bytes, bytes]) -> None:
+        """Keep a head, in the place of the oldest where there are many."""
+        if len(head) > LONGEST_HEAD or b"authorization" in headers or b"cookie" in headers:
+            return
+        if len(self._known) >= MOST_HEADS:
+            del self._known[next(iter(self._known))]
+        self._known[head] = headers, int(headers[b"content-length"])
+
+
 class _Protocol(HttpToolsProtocol):
+    def __init__(self, *arguments: Any, heads: _Heads, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._heads = heads
+
     _coming: _Lane | None = None
-    _heads: tuple[Any, bytes] = (None, b"")
+    _default_heads: tuple[Any, bytes] = (None, b"")
+    _is_between = True
+    """Whether the parser is between two requests."""
+    _rests_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(_OneWrite(transport))  # type: ignore[arg-type]
         self.write_whole: Callable[[bytes], None] = transport.write
+        self.front = cast("App", self.config.app)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_between or (self.cycle is not None and not self.cycle.response_complete):
+            super().data_received(data)
+            return
+        head = data[: data.find(b"\r\n\r\n") + 4]
+        headers, length = self._heads.get(head, (None, 0))
+        if headers is not None and len(data) == len(head) + length and not self.flow.write_paused:
+            self._begin(_Lane(self, headers, data[len(head) :]))
+            return
+        before = self.cycle
+        super().data_received(data)
+        lane: Any = self.cycle
+        if lane is not before and isinstance(lane, _Lane) and len(data) == len(head) + len(lane.body):
+            self._heads.add(head, lane.headers)
 
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
+        self.expect_100_continue = self._is_between = False
 
     def on_headers_complete(self) -> None:
         headers = self._whole()
@@ -141,9 +192,8 @@ class _Protocol(HttpToolsProtocol):
         """The headers of a request that takes the lane: small, for the endpoint, with nothing before it."""
         parser, headers = self.parser, dict(self.headers)
         length = headers.get(b"content-length", b"")
-        app = cast("App", self.config.app)
         if (
-            self.url.decode("latin-1") != app.path
+            self.url.decode("latin-1") != self.front.path
             or parser.get_method() != b"POST"
             or not length.isdigit()
             or len(length) > len(str(HIGH_WATER_LIMIT))
@@ -171,14 +221,16 @@ class _Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        lane = self._coming
+        lane, self._coming, self._is_between = self._coming, None, True
         if lane is None:
             super().on_message_complete()
-            return
-        self._coming = None
-        task = self.loop.create_task(lane.run(cast("App", self.config.app)))
-        task.add_done_callback(self.tasks.discard)
-        self.tasks.add(task)
+        else:
+            self._begin(lane)
+
+    def _begin(self, lane: _Lane) -> None:
+        self.cycle = lane  # type: ignore[assignment]
+        lane.task = self.loop.create_task(lane.run())
+        self.tasks.add(lane.task)
 
     def cycle_for(self, lane: _Lane) -> RequestResponseCycle:
         """The lane's request as one of uvicorn's own."""
@@ -203,9 +255,37 @@ class _Protocol(HttpToolsProtocol):
     def default_head(self) -> bytes:
         """The headers that uvicorn gives every response, written out once for as long as they stay the same."""
         headers = self.server_state.default_headers
-        if _Protocol._heads[0] is not headers:
-            _Protocol._heads = headers, b"".join(b"%b: %b\r\n" % header for header in headers)
-        return _Protocol._heads[1]
+        if _Protocol._default_heads[0] is not headers:
+            _Protocol._default_heads = headers, b"".join(b"%b: %b\r\n" % header for header in headers)
+        return _Protocol._default_heads[1]
+
+    # A connection that rests for too long is closed. One timer stays for as long as it is needed.
+
+    def on_response_complete(self) -> None:
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        self._rests_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._rest(self.timeout_keep_alive)
+
+    def _rest(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def _unset_keepalive_if_required(self) -> None:
+        """The timer looks for itself whether the connection rests."""
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._is_between and (self.cycle is None or self.cycle.response_complete):
+            left = self._rests_since + self.timeout_keep_alive - self.loop.time()
+            if left > 0:
+                self._rest(left)
+            else:
+                super().timeout_keep_alive_handler()
 
 
 class _Server(uvicorn.Server):
@@ -224,7 +304,7 @@ def make_server(app: App, host: str, port: int, log_level: str, on_shutdown: Cal
         app,
         host=host,
         port=port,
-        http=_Protocol,
+        http=cast("type[_Protocol]", partial(_Protocol, heads=_Heads())),
         ws="none",
         log_level=log_level,
         access_log=False,

@@ -43,7 +43,8 @@ def port(clock: list[float]) -> Iterator[int]:
             return time.time() + clock[0]
 
     with pytest.MonkeyPatch.context() as patch, serving(app) as number:
-        patch.setattr("turnwise.transports.exchange.time", Clock())
+        for module in ("asgi", "exchange"):
+            patch.setattr(f"turnwise.transports.{module}.time", Clock())
         yield number
 
 
