@@ -1,6 +1,6 @@
 """HTTP: one endpoint that takes POST, as an ASGI application.
 
-What is done with a request once its body is there is next door, in `exchange`.
+What is done with a request once it is there is next door, in `exchange`.
 """
 
 import asyncio
@@ -12,14 +12,54 @@ from typing_extensions import Unpack
 
 from .._messages import Post, Reply
 from . import Answerer, Attendant
-from .door import Callers, Headers, names_of, repeated
-from .exchange import JSON, Exchange, Front, FrontOptions, Receive, Scope, Send, refuse, respond
+from .door import Callers, Headers, repeated
+from .exchange import JSON, Exchange, Front, FrontOptions, Line
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class _Asgi:
+    """A request as ASGI gives it."""
+
+    reply = None
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.listed: Headers = scope["headers"]
+        self.headers = dict(self.listed)
+        self.method: str = scope["method"]
+        self.path: str = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
+        self.task = asyncio.current_task()
+        self._client = scope.get("client")
+        self._body: bytes | None = None
+        self.send = send
+        self.receive = receive
+
+    @property
+    def client(self) -> str | None:
+        return None if self._client is None else str(self._client[0])
+
+    async def read(self, most: int) -> bytes | None:
+        if self._body is None:
+            message = await self.receive()
+            parts, size = [], 0
+            while message["type"] == "http.request":
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > most or not message.get("more_body"):
+                    self._body = parts[0] if len(parts) == 1 else b"".join(parts)
+                    break
+                message = await self.receive()
+        return self._body
 
 
 class App(Front):
-    """The endpoint, as ASGI serves it. `start` and `stop` frame the server's life where its beginning is announced."""
+    """The endpoint, as ASGI serves it. `start` and `stop` frame the server's life where its beginning is announced.
+    `documents` are served as they are, `probes` say how the server is.
+    """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword
         self,
         wire: Answerer,
         callers: Callers,
@@ -27,6 +67,7 @@ class App(Front):
         start: Callable[[], Awaitable[None]],
         stop: Callable[[], Awaitable[None]],
         documents: Mapping[str, bytes] | None = None,
+        probes: Mapping[str, Callable[[], str | None]] | None = None,
         attendant: Attendant | None = None,
         **options: Unpack[FrontOptions],
     ) -> None:
@@ -34,94 +75,68 @@ class App(Front):
         self._start = start
         self._stop = stop
         self._documents = documents or {}
+        self._probes = probes or {}
         self._attendant = attendant
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
         if scope["type"] == "http":
-            if scope["path"] == self.path and scope["method"] == "POST":
-                await self._post(scope, receive, send)
-                return
-            path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
-            if path == self.path and scope["method"] == "POST":
-                await self._post(scope, receive, send)
+            line = _Asgi(scope, receive, send)
+            if line.path == self.path and line.method == "POST":
+                is_usual = len(line.headers) == len(line.listed) and self.is_usual(line)
+                if is_usual and (body := await line.read(self._max_body)) is not None:
+                    await self.take(line, body)
+                else:
+                    await self.serve(line)
+            elif line.path in self._probes:
+                await self._probed(line)  # Not worth a witness: probes come every few seconds.
             else:
-                await self._elsewhere(scope, path, receive, send)
+                await self.witnessed(line, self._elsewhere)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1003})
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        listed: Headers = scope["headers"]
-        headers = dict(listed)
-        refusal = self._unwelcome(listed, headers)
-        if refusal is not None:
-            await self._turn_away(headers, send, *refusal)
-            return
-        now = time.time()
-        access: Any = None
-        if self._doorkeeper is not None and (access := await self._admitted(listed, now, send)) is False:
-            return
-        message = await receive()
-        body: bytes | None = message.get("body", b"")
-        if message.get("more_body") or message["type"] != "http.request":
-            body = await self._read_on(message, receive)
-        if body is None:
-            return
-        if len(body) > self._max_body:
-            await refuse(send, 413, f"The body is larger than {self._max_body} bytes")
-            return
-        if self._life is not None and self._life.is_needed and not await self._is_alive(self._life, send):
-            return
-        exchange = Exchange(send, receive, self._keepalive, task := asyncio.current_task())
-        post = Post(body, exchange.emit, now, headers, access, None, task)
-        await exchange.carry(self._wire.answer(post), self._watchman)
+    async def _probed(self, line: _Asgi) -> None:
+        trouble = self._probes[line.path]()
+        body = b"ok\n" if trouble is None else f"{trouble}\n".encode()
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
+        sent = b"" if line.method == "HEAD" else body
+        await Exchange(line, 0).respond(200 if trouble is None else 503, headers, sent)
 
-    async def _read_on(self, message: MutableMapping[str, Any], receive: Receive) -> bytes | None:
-        """A body that comes in parts, or as much of it as shows that it is too large; None if the client has gone."""
-        parts, size = [], 0
-        while message["type"] == "http.request":
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._max_body or not message.get("more_body"):
-                return b"".join(parts)
-            message = await receive()
-        return None
-
-    async def _elsewhere(self, scope: Scope, path: str, receive: Receive, send: Send) -> None:
-        document = self._documents.get(path) if scope["method"] in ("GET", "HEAD") else None
+    async def _elsewhere(self, line: Line, exchange: Exchange) -> None:
+        assert isinstance(line, _Asgi)
+        document = self._documents.get(line.path) if line.method in ("GET", "HEAD") else None
+        host, origin = line.headers.get(b"host"), line.headers.get(b"origin")
         if document is not None:
-            headers = [JSON, (b"content-length", str(len(document)).encode()), (b"access-control-allow-origin", b"*")]
-            await respond(send, 200, headers, document if scope["method"] == "GET" else b"")
-        elif path == self.path and (refusal := self._callers.refusal(*names_of(scope["headers"]))) is not None:
-            await refuse(send, *refusal)
-        elif path == self.path:
-            await self._attended(scope, receive, send)
+            headers = [JSON, (b"content-length", b"%d" % len(document)), (b"access-control-allow-origin", b"*")]
+            await exchange.respond(200, headers, document if line.method == "GET" else b"")
+        elif line.path == self.path and (refusal := self._callers.refusal(host, origin)) is not None:
+            await exchange.refuse(*refusal)
+        elif line.path == self.path:
+            await self._attended(line, exchange)
         else:
-            await refuse(send, 404, f"The MCP endpoint is {self.path or '/'}")
+            await exchange.refuse(404, f"The MCP endpoint is {self.path or '/'}")
 
-    async def _attended(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _attended(self, line: _Asgi, exchange: Exchange) -> None:
         """GET and DELETE, where they belong to a session; nobody else has a use for them."""
-        listed: Headers = scope["headers"]
-        verb, headers, now = scope["method"], dict(listed), time.time()
-        if self._attendant is not None and verb in ("GET", "DELETE") and b"mcp-session-id" in headers:
-            if len(headers) != len(listed) and (refusal := repeated(listed)) is not None:
-                await refuse(send, *refusal)
+        headers, now = line.headers, time.time()
+        if self._attendant is not None and line.method in ("GET", "DELETE") and b"mcp-session-id" in headers:
+            if len(headers) != len(line.listed) and (refusal := repeated(line.listed)) is not None:
+                await exchange.refuse(*refusal)
                 return
-            access = await self._admitted(listed, now, send)
+            access = await self.admitted(line, exchange, now)
             if access is False:
                 return
-            exchange = Exchange(send, receive, self._keepalive, task := asyncio.current_task())
-            post = Post(b"", exchange.emit, now, headers, access, None, task)
-            reply = await self._attendant.attend(verb, post)
+            post = Post(b"", exchange.emit, now, headers, access, None, line.task)
+            reply = await self._attendant.attend(line.method, post)
             if reply is not None:
                 await exchange.carry(_ready(reply), self._watchman)
                 return
         reason = "Only POST is served here"
         if self._attendant is not None:
             reason += "; GET and DELETE belong to a session, which Mcp-Session-Id names"
-        await refuse(send, 405, reason, [(b"allow", b"POST")])
+        await exchange.refuse(405, reason, [(b"allow", b"POST")])
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()

@@ -85,12 +85,6 @@ class Doorkeeper(Protocol):
         ...
 
 
-def names_of(listed: Headers) -> tuple[bytes | None, bytes | None]:
-    """The Host and the Origin that a request names."""
-    headers = dict(listed)
-    return headers.get(b"host"), headers.get(b"origin")
-
-
 def unfit(content_type: bytes, accept: bytes) -> Reason | None:
     """ "The client MUST include an Accept header listing both application/json and text/event-stream." """
     if content_type.partition(b";")[0].strip().lower() != b"application/json":

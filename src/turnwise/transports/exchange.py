@@ -15,15 +15,13 @@ from typing import Any, Protocol
 import orjson
 from typing_extensions import TypedDict, Unpack
 
-from .._messages import Post, Reply
+from .._messages import Identity, Post, Reply
 from . import Answerer
-from .door import Callers, Doorkeeper, Headers, Reason, repeated, unfit
+from .door import Callers, Doorkeeper, Headers, Reason, Turnaway, repeated, unfit
+from .turnstile import Turnstile
 
 log = logging.getLogger("turnwise.http")
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 JSON = (b"content-type", b"application/json")
 STREAM: Headers = [
@@ -46,22 +44,54 @@ class Living(Protocol):
         ...
 
 
-class Line(Protocol):
-    """A connection whose request came whole: it takes a whole reply at once, and everything else as ASGI does. `task`
-    is the one that serves it.
-    """
+class Witness(Protocol):
+    """Who is told of every request and what came of it."""
 
-    task: "asyncio.Task[None]"
-
-    def reply(self, status: int, body: bytes) -> None:
-        """The response, all of it; its body is JSON."""
+    def arrived(self, headers: Mapping[bytes, bytes], client: str | None) -> Any:
+        """A request came; what this gives, `left` gets."""
         ...
 
-    async def send(self, message: MutableMapping[str, Any]) -> None:
+    def left(self, note: Any, status: int | None, principal: str | None) -> None:
+        """Its response is over. The status is None where the client went before there was one."""
+        ...
+
+
+class Line(Protocol):
+    """A connection that has a request. `reply` takes a whole response at once, where the connection can do that; all
+    else goes ASGI's way.
+    """
+
+    headers: dict[bytes, bytes]
+
+    @property
+    def listed(self) -> Headers:
+        """The headers as they came, in which one may come twice."""
+        ...
+
+    @property
+    def task(self) -> "asyncio.Task[Any] | None":
+        """The one that serves the request."""
+        ...
+
+    @property
+    def client(self) -> str | None:
+        """The address at the other end."""
+        ...
+
+    @property
+    def reply(self) -> Callable[[int, bytes], None] | None:
+        """A response whose body is JSON."""
+        ...
+
+    async def read(self, most: int) -> bytes | None:
+        """The body, or as much of it as shows that it is too large; None if the client has gone."""
+        ...
+
+    def send(self, message: MutableMapping[str, Any], /) -> Awaitable[None]:
         """ASGI's way to respond."""
         ...
 
-    async def receive(self) -> MutableMapping[str, Any]:
+    def receive(self) -> Awaitable[MutableMapping[str, Any]]:
         """ASGI's way to hear that the client has gone."""
         ...
 
@@ -74,11 +104,13 @@ class FrontOptions(TypedDict, total=False):
     keepalive: float
     life: Living | None
     doorkeeper: Doorkeeper | None
+    turnstile: Turnstile | None
+    witness: Witness | None
 
 
 class Front:
-    """The endpoint, for requests whose body is there. Where nobody announces that the server's life begins, as in a
-    mounted application, `life` is made sure of before each call. `path` is where it is served.
+    """The endpoint. Where nobody announces that the server's life begins, as in a mounted application, `life` is made
+    sure of before each call. `path` is where it is served.
     """
 
     def __init__(self, wire: Answerer, callers: Callers, **options: Unpack[FrontOptions]) -> None:
@@ -90,40 +122,81 @@ class Front:
         self._keepalive = options["keepalive"]
         self._life = options.get("life")
         self._doorkeeper = options.get("doorkeeper")
+        self._turnstile = options.get("turnstile")
+        self._witness = options.get("witness")
+        self._is_plain = not (self._doorkeeper or self._turnstile or self._witness)
         self._watchman = _Watchman()
         self._welcome: set[tuple[bytes | None, ...]] = set()
 
-    def take(self, headers: dict[bytes, bytes], body: bytes, line: "Line") -> Awaitable[None]:
-        """A request that came whole, from a server that gives it without ASGI: see `transports.uvicorn`."""
-        get = headers.get
-        if (get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept")) not in self._welcome:
-            refusal = self._unwelcome(list(headers.items()), headers)
-            if refusal is not None:
-                return self._turn_away(headers, line.send, *refusal)
-        if len(body) > self._max_body:
-            return refuse(line.send, 413, f"The body is larger than {self._max_body} bytes")
-        if self._doorkeeper is not None or (self._life is not None and self._life.is_needed):
-            return self._take_with_care(headers, body, line)
-        exchange = Exchange(line.send, line.receive, self._keepalive, line.task, line.reply)
-        post = Post(body, exchange.emit, time.time(), headers, None, None, line.task)
+    def is_usual(self, line: Line) -> bool:
+        """Whether a request is like others before it, and nobody has to be asked about it."""
+        get = line.headers.get
+        return (
+            self._is_plain
+            and (get(b"host"), get(b"origin"), get(b"content-type"), get(b"accept")) in self._welcome
+            and len(get(b"content-length", b"")) < self._digits
+            and not (self._life is not None and self._life.is_needed)
+        )
+
+    def take(self, line: Line, body: bytes) -> Awaitable[None]:
+        """A request that came whole; a usual one is short work."""
+        if len(body) > self._max_body or not self.is_usual(line):
+            return self.serve(line)
+        exchange = Exchange(line, self._keepalive)
+        post = Post(body, exchange.emit, time.time(), line.headers, None, None, line.task)
         return exchange.carry(self._wire.answer(post), self._watchman)
 
-    async def _take_with_care(self, headers: dict[bytes, bytes], body: bytes, line: "Line") -> None:
-        """The same where somebody has to be let in first, or something to be begun."""
+    async def serve(self, line: Line) -> None:
+        """A request, from its headers to its response."""
+        await self.witnessed(line, self._served)
+
+    async def witnessed(self, line: Line, serve: "Callable[[Line, Exchange], Awaitable[None]]") -> None:
+        """Have somebody told of a request, where somebody wants to be."""
+        exchange = Exchange(line, self._keepalive)
+        if self._witness is None:
+            await serve(line, exchange)
+            return
+        note = self._witness.arrived(line.headers, line.client)
+        try:
+            await serve(line, exchange)
+        finally:
+            self._witness.left(note, exchange.status, exchange.principal)
+
+    async def _served(self, line: Line, exchange: "Exchange") -> None:
+        if (reason := self._unwelcome(line.listed, line.headers)) is not None:
+            if reason[0] in (403, 421):
+                host, origin = line.headers.get(b"host"), line.headers.get(b"origin")
+                log.warning("Host %.100r, Origin %.100r: %s", host, origin, reason[1])
+            await exchange.refuse(*reason)
+            return
         now = time.time()
-        access = await self._admitted(list(headers.items()), now, line.send)
+        access = await self.admitted(line, exchange, now)
         if access is False:
             return
-        if self._life is not None and self._life.is_needed and not await self._is_alive(self._life, line.send):
+        if self._turnstile is None:
+            await self._answered(line, exchange, now, access)
             return
-        exchange = Exchange(line.send, line.receive, self._keepalive, line.task, line.reply)
-        post = Post(body, exchange.emit, now, headers, access, None, line.task)
-        await exchange.carry(self._wire.answer(post), self._watchman)
+        caller = self._turnstile.caller(exchange.principal, line.headers, line.client)
+        if (refusal := self._turnstile.enter(caller, now)) is not None:
+            await exchange.refuse(refusal.status, refusal.description, refusal.headers)
+            return
+        try:
+            await self._answered(line, exchange, now, access)
+        finally:
+            self._turnstile.leave(caller)
 
-    async def _turn_away(self, headers: Mapping[bytes, bytes], send: Send, status: int, reason: str) -> None:
-        if status in (403, 421):
-            log.warning("Host %.100r, Origin %.100r: %s", headers.get(b"host"), headers.get(b"origin"), reason)
-        await refuse(send, status, reason)
+    async def _answered(self, line: Line, exchange: "Exchange", now: float, access: Any) -> None:
+        body = await line.read(self._max_body)
+        if body is None:
+            return
+        if len(body) > self._max_body:
+            await exchange.refuse(413, f"The body is larger than {self._max_body} bytes")
+            return
+        if self._life is not None and self._life.is_needed and not await self._is_alive(self._life):
+            await exchange.refuse(503, "The server could not be started")
+            return
+        post = Post(body, exchange.emit, now, line.headers, access, None, line.task)
+        await exchange.carry(self._wire.answer(post), self._watchman)
 
     def _unwelcome(self, listed: Headers, headers: dict[bytes, bytes]) -> Reason | None:
         """Why a request is turned away, from its headers alone. Clients repeat themselves: a good set is remembered."""
@@ -144,23 +217,24 @@ class Front:
             return 413, f"The body is larger than {self._max_body} bytes"
         return None
 
-    async def _is_alive(self, life: Living, send: Send) -> bool:
+    async def _is_alive(self, life: Living) -> bool:
         try:
             await life.ensure()
         except Exception:
             log.exception("the server's lifespan could not be entered")
-            await refuse(send, 503, "The server could not be started")
             return False
         return True
 
-    async def _admitted(self, listed: Headers, now: float, send: Send) -> Any:
+    async def admitted(self, line: Line, exchange: "Exchange", now: float) -> Any:
         """Who is calling, None where nobody has to say; False where the request was turned away."""
         if self._doorkeeper is None:
             return None
-        access = await self._doorkeeper.admit([value for name, value in listed if name == b"authorization"], now)
+        given = [value for name, value in line.listed if name == b"authorization"]
+        access: Identity | Turnaway = await self._doorkeeper.admit(given, now)
         if hasattr(access, "principal"):
+            exchange.principal = access.principal
             return access
-        await refuse(send, access.status, access.description, access.headers)
+        await exchange.refuse(access.status, access.description, access.headers)
         return False
 
 
@@ -200,19 +274,12 @@ class Exchange:
     _pulse: "asyncio.Task[None] | None" = None
     _watch: "asyncio.Task[None] | None" = None
 
-    def __init__(
-        self,
-        send: Send,
-        receive: Receive,
-        keepalive: float,
-        task: "asyncio.Task[Any] | None",
-        reply: Callable[[int, bytes], None] | None = None,
-    ) -> None:
-        self._send = send
-        self._receive = receive
+    status: int | None = None
+    principal: str | None = None
+
+    def __init__(self, line: Line, keepalive: float) -> None:
+        self._line = line
         self._keepalive = keepalive
-        self._reply = reply
-        self._task = task
 
     async def carry(self, answer: Awaitable[Reply], watchman: _Watchman) -> None:
         """Get the reply and send it."""
@@ -223,24 +290,35 @@ class Exchange:
                 await self._follow(extra, events)
             elif self._streaming or self._gone or body is None:
                 await self._end(status, extra, body or b"")
-            elif self._reply is not None and not extra:
-                self._reply(status, body)
+            elif extra or (reply := self._line.reply) is None:
+                await self.respond(status, [JSON, (b"content-length", b"%d" % len(body)), *extra], body)
             else:
-                headers = [JSON, (b"content-length", b"%d" % len(body)), *extra]
-                await self._send({"type": "http.response.start", "status": status, "headers": headers})
-                await self._send({"type": "http.response.body", "body": body})
+                self.status = status
+                reply(status, body)
         except OSError:
             self._gone = True
         except asyncio.CancelledError:
-            if not self._gone or self._task is None:
+            if not self._gone or self._line.task is None:
                 raise
-            self._task.uncancel()
+            self._line.task.uncancel()
         finally:
             watchman.leave(self)
             if self._watch is not None:
                 self._watch.cancel()
             if self._pulse is not None:
                 self._pulse.cancel()
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """A whole response."""
+        self.status = status
+        await self._line.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._line.send({"type": "http.response.body", "body": body})
+
+    async def refuse(self, status: int, reason: str, extra: Headers | None = None) -> None:
+        """Turn a request away, before anybody has read what it says."""
+        body = orjson.dumps({"jsonrpc": "2.0", "error": {"code": -32600, "message": reason}})
+        with suppress(ConnectionError):
+            await self.respond(status, [JSON, (b"content-length", b"%d" % len(body)), *(extra or ())], body)
 
     async def _end(self, status: int, extra: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         """The end of a stream, or of a request that gets no body."""
@@ -249,26 +327,26 @@ class Exchange:
         if self._streaming:
             if self._pulse is not None:
                 self._pulse.cancel()
-            await self._send({"type": "http.response.body", "body": _event(body), "more_body": False})
+            await self._line.send({"type": "http.response.body", "body": _event(body), "more_body": False})
         else:
-            await respond(self._send, status, [*extra], b"")
+            await self.respond(status, [*extra], b"")
 
     async def _follow(self, extra: Sequence[tuple[bytes, bytes]], events: AsyncGenerator[bytes, None]) -> None:
         """Pass on a stream that has a life of its own: it goes on where its reader hangs up."""
         async with aclosing(events):
             await self._open(extra)
             # A head that waits for its body must not wait for the first event, which may be long in coming.
-            await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
+            await self._line.send({"type": "http.response.body", "body": COMMENT, "more_body": True})
             async for event in events:
-                await self._send({"type": "http.response.body", "body": event, "more_body": True})
+                await self._line.send({"type": "http.response.body", "body": event, "more_body": True})
             if self._pulse is not None:
                 self._pulse.cancel()
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            await self._line.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _open(self, extra: Sequence[tuple[bytes, bytes]] = ()) -> None:
         if not self._streaming:
-            self._streaming = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *extra]})
+            self._streaming, self.status = True, 200
+            await self._line.send({"type": "http.response.start", "status": 200, "headers": [*STREAM, *extra]})
             if self._pulse is None:
                 self._pulse = asyncio.create_task(self._keep_alive())
 
@@ -278,7 +356,7 @@ class Exchange:
             return
         try:
             await self._open()
-            await self._send({"type": "http.response.body", "body": _event(message), "more_body": True})
+            await self._line.send({"type": "http.response.body", "body": _event(message), "more_body": True})
         except OSError:
             self._gone = True
 
@@ -288,7 +366,7 @@ class Exchange:
             while True:
                 await asyncio.sleep(self._keepalive)
                 await self._open()
-                await self._send({"type": "http.response.body", "body": COMMENT, "more_body": True})
+                await self._line.send({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
     def is_late(self) -> bool:
         """Whether this is not the first time of asking."""
@@ -303,25 +381,12 @@ class Exchange:
 
     async def _watch_connection(self) -> None:
         """ "The server MUST treat a client disconnect as cancellation of that request." """
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self._line.receive())["type"] != "http.disconnect":
             pass
         self._gone = True
-        if self._task is not None:
-            self._task.cancel()
+        if self._line.task is not None:
+            self._line.task.cancel()
 
 
 def _event(message: bytes) -> bytes:
     return b"event: message\r\ndata: " + message + b"\r\n\r\n"
-
-
-async def respond(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """A whole response."""
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-async def refuse(send: Send, status: int, reason: str, extra: Headers | None = None) -> None:
-    """Turn a request away, before anybody has read what it says."""
-    body = orjson.dumps({"jsonrpc": "2.0", "error": {"code": -32600, "message": reason}})
-    with suppress(ConnectionError):
-        await respond(send, status, [JSON, (b"content-length", str(len(body)).encode()), *(extra or ())], body)

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from .asgi import App
+from .door import Headers
 
 log = logging.getLogger("turnwise.http")
 
@@ -85,11 +86,26 @@ class _Lane:
         """Have the request answered; whatever goes wrong, the connection does not hang."""
         protocol = self._protocol
         try:
-            await protocol.front.take(self.headers, self.body, self)
+            await protocol.front.take(self, self.body)
         finally:
             if not self.response_complete and (self._cycle is None or not self._cycle.response_complete):
                 protocol.transport.close()
             protocol.tasks.discard(self.task)
+
+    @property
+    def listed(self) -> Headers:
+        """The headers, none of which came twice."""
+        return list(self.headers.items())
+
+    @property
+    def client(self) -> str | None:
+        """The address at the other end."""
+        client = self._protocol.client
+        return None if client is None else client[0]
+
+    async def read(self, most: int) -> bytes:
+        """The body, which is there."""
+        return self.body
 
     def reply(self, status: int, body: bytes) -> None:
         """The response, all of it."""
