@@ -35,7 +35,7 @@ WORTH_SPILLING = 512
 async def restore(ledger: Ledger, guard: Guard | None) -> None:
     """Bring back what an earlier round put into the store."""
     if guard is None:
-        raise InvalidRequestState("the token has entries in a store, and this server has none")
+        raise InvalidRequestState("the token has entries in a store, and this server has none", "store")
     for key, entry in ledger.entries.items():
         if entry.kind == SPILLED:
             kind, name = entry.value
@@ -54,7 +54,7 @@ def kept(ledger: Ledger, terms: Terms, *, is_task: bool = False) -> Ledger:
     return Ledger.decode(ledger.lineage, decode(encode(ledger.encode())))
 
 
-async def refuse_late(ledger: Ledger, terms: Terms, reason: str) -> None:
+async def refuse_late(ledger: Ledger, terms: Terms, *, is_expired: bool) -> None:
     """Refuse a token that is over its time.
 
     Clients begin a call anew whose state a server no longer takes. Where that would do again what must not be done
@@ -67,7 +67,9 @@ async def refuse_late(ledger: Ledger, terms: Terms, reason: str) -> None:
         has_acted = await terms.guard.is_known(_use(ledger, ledger.sequence + 1))
     if has_acted:
         raise ToolError("This call waited too long, and is not taken up again. What it did before is done.")
-    raise InvalidRequestState(reason)
+    if is_expired:
+        raise InvalidRequestState("expired", "expired")
+    raise InvalidRequestState("the flow's deadline has passed", "deadline")
 
 
 async def shrink(token: str, ledger: Ledger, terms: Terms, seal: Callable[[Ledger], str]) -> str:

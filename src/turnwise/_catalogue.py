@@ -7,10 +7,10 @@ the ledger that a call brings and seals the one that it leaves.
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from . import _carrying
 from ._binding import Binding
@@ -20,7 +20,7 @@ from ._carrying import kept
 from ._json import decode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
-from ._noting import note_round, note_unused
+from ._noting import Observer, note_rejected, note_round, note_unused
 from ._resolving import Plan, Resolution
 from ._rounds import play
 from ._schemas import Check
@@ -39,6 +39,7 @@ from .errors import (
     EndlessFlow,
     InvalidArguments,
     InvalidParams,
+    InvalidRequestState,
     LedgerTooLarge,
     PeerError,
     ResourceNotFound,
@@ -124,14 +125,6 @@ async def invoke(binding: Binding, arguments: dict[str, Any]) -> Any:
     return await (binding.fn(**arguments) if binding.is_async else in_thread(binding.fn, **arguments))
 
 
-class Observer(Protocol):
-    """Who is told of rounds."""
-
-    def watch(self, context: Context[Any, Any]) -> AbstractContextManager[Callable[[Outcome], None]]:
-        """Around one round; what it gives is called with the outcome."""
-        ...
-
-
 class Catalogue:
     """Everything that one server serves. `host` is the server itself, for the context."""
 
@@ -149,7 +142,7 @@ class Catalogue:
         self.bus = bus
         self.terms = terms
         self.gauge: Gauge | None = None
-        self.observer: Observer | None = None
+        self.observers: tuple[Observer, ...] = ()
         self.is_watched = False
         self.hints: dict[str, CacheHint] = {}
         self.tools: dict[str, Endpoint] = {}
@@ -215,28 +208,36 @@ class Catalogue:
             return self._watched(call, run, terms)
         return self.play(call, run, terms)
 
-    def watch(self, gauge: Gauge | None, observer: Observer | None) -> None:
+    def watch(self, gauge: Gauge | None, *observers: Observer) -> None:
         """Have every round counted, or told of."""
-        self.gauge, self.observer = gauge, observer
-        self.is_watched = gauge is not None or observer is not None
+        self.gauge, self.observers = gauge, observers
+        self.is_watched = gauge is not None or bool(observers)
 
     async def _watched(self, call: Call, run: Run, terms: Terms, context: Context[Any, Any] | None = None) -> Outcome:
         """One round that is counted, told of, or answered only once."""
         if context is None:
-            context = Context(call, self._host, await self._brought(call, terms), terms)
+            context = Context(call, self._host, await self._noted(call, terms), terms)
         played = partial(self.play, call, run, terms, context)
         with ExitStack() as stack:
             if self.gauge is not None:
                 stack.enter_context(self.gauge)
-            tell = None if self.observer is None else stack.enter_context(self.observer.watch(context))
+            told = [stack.enter_context(observer.watch(context)) for observer in self.observers]
             if terms.single_use and terms.guard is not None and context.flow is not None and not call.held:
                 context.detach()
                 outcome = await _carrying.answer_once(context.flow, terms.guard, played)
             else:
                 outcome = await played()
-            if tell is not None:
+            for tell in told:
                 tell(outcome)
             return outcome
+
+    async def _noted(self, call: Call, terms: Terms) -> Ledger | None:
+        """The ledger that a call brings; that there is none to be had of its token is told."""
+        try:
+            return await self._brought(call, terms)
+        except InvalidRequestState as error:
+            note_rejected(self.observers, call, error)
+            raise
 
     async def play(self, call: Call, run: Run, terms: Terms, context: Context[Any, Any] | None = None) -> Outcome:
         """One round of a call: open its ledger, run it, and seal what is to be carried on."""
@@ -291,7 +292,7 @@ class Catalogue:
         lineage, written, is_expired = self._security.unseal(call, bearer, call.state)
         ledger = Ledger.decode(lineage, written)
         if is_expired or call.post.now > ledger.started + terms.budget.deadline:
-            await _carrying.refuse_late(ledger, terms, "expired" if is_expired else "the flow's deadline has passed")
+            await _carrying.refuse_late(ledger, terms, is_expired=is_expired)
         if ledger.is_spilled:
             await _carrying.restore(ledger, terms.guard)
         return ledger

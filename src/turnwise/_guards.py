@@ -131,7 +131,7 @@ class Guard:
         """A large value; InvalidRequestState where it is gone."""
         blob = await self._store.get(key)
         if blob is None:
-            raise InvalidRequestState("a spilled entry is no longer in the store")
+            raise InvalidRequestState("a spilled entry is no longer in the store", "store")
         return self._open(key, blob)
 
     def _seal(self, key: str, value: Any) -> bytes:
@@ -141,9 +141,9 @@ class Guard:
         try:
             kind, name, value = decode(self._codec.unseal(blob.decode()))
         except (ValueError, TypeError):
-            raise InvalidRequestState("a record of the store has another format") from None
+            raise InvalidRequestState("a record of the store has another format", "store") from None
         if (kind, name) != ("record", key):
-            raise InvalidRequestState("a record of the store lies under another key")
+            raise InvalidRequestState("a record of the store lies under another key", "store")
         return value
 
 

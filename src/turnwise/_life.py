@@ -28,6 +28,11 @@ class Life:
         """Have something go on in the background for as long as the server lives."""
         self._work, self.is_needed = work, True
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether what has to be begun has begun."""
+        return not self.is_needed or (self._ready is not None and self._ready.done())
+
     async def start(self) -> None:
         """Begin, or join those for whom it has begun."""
         await self.ensure()

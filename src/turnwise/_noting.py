@@ -1,11 +1,30 @@
-"""What the log is told of rounds."""
+"""What observers and the log are told of rounds."""
 
 import logging
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
+from ._messages import Call, Outcome
 from .context import Context
+from .errors import InvalidRequestState
 
 log = logging.getLogger("turnwise.flows")
+
+
+class Observer(Protocol):
+    """Who is told of rounds. One that has a method `rejected` is told of tokens that were refused, too."""
+
+    def watch(self, context: Context[Any, Any]) -> AbstractContextManager[Callable[[Outcome], None]]:
+        """Around one round; what it gives is called with the outcome."""
+        ...
+
+
+def note_rejected(observers: Sequence[Observer], call: Call, error: InvalidRequestState) -> None:
+    """Tell those who want to know that a token was refused."""
+    for observer in observers:
+        if hasattr(observer, "rejected"):
+            observer.rejected(call, error)
 
 
 def note_unused(context: Context[Any, Any], unused: list[str]) -> None:

@@ -111,6 +111,10 @@ class KeyRing:
     """The codec in use unless you bring your own: `keys[0]` mints, every key verifies."""
 
     def __init__(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        self.replace(keys)
+
+    def replace(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        """Go on with other keys; all or none of them are taken. A key that stays keeps what was derived from it."""
         if isinstance(keys, str | bytes | bytearray):
             raise TypeError("keys is a list of keys, not one key")
         secrets = [_secret(key) for key in keys]
@@ -121,9 +125,10 @@ class KeyRing:
                 raise ValueError(
                     f"a key has at least {_KEY_BYTES} bytes, not {len(secret)}: make one with secrets.token_urlsafe(32)"
                 )
-        ring = [_Key(secret) for secret in secrets]
+        known: dict[bytes, _Key] = getattr(self, "_keys", {})
+        ring = [known.get(key.id, key) for key in map(_Key, secrets)]
         self._minter = ring[0]
-        self._keys = {key.id: key for key in ring}
+        self._keys: dict[bytes, _Key] = {key.id: key for key in ring}
 
     def seal(self, payload: bytes) -> str:
         """Encrypt under the first key."""
@@ -135,11 +140,13 @@ class KeyRing:
         raw = _decode(token)
         key = self._keys.get(raw[:4])
         if key is None:
-            raise InvalidRequestState("sealed under a key this process does not have: share keys= between instances")
+            raise InvalidRequestState(
+                "sealed under a key this process does not have: share keys= between instances", "key"
+            )
         try:
             return key.decrypt(raw)
         except InvalidTag:
-            raise InvalidRequestState("the token was changed") from None
+            raise InvalidRequestState("the token was changed", "changed") from None
 
 
 def _secret(key: Any) -> bytes:
@@ -170,6 +177,15 @@ def authenticated_principal(context: Any) -> str | None:
     """The client, issuer and subject of the access token, where there is one."""
     access = context.access_token
     return None if access is None else str(access.principal)
+
+
+_provided: Sequence[bytes | bytearray | str] | None = None
+
+
+def provide_keys(keys: Sequence[bytes | bytearray | str]) -> None:
+    """Keys for servers that are made from now on and bring none: for who starts servers, before they are imported."""
+    global _provided  # noqa: PLW0603 - what a process is started with is global
+    _provided = keys
 
 
 class Bearer(NamedTuple):
@@ -213,6 +229,18 @@ class RequestStateSecurity:
         security.is_process_local = True
         return security
 
+    @classmethod
+    def inherited(cls) -> "RequestStateSecurity":
+        """Keys that whoever started this process has provided, or else one of its own."""
+        return cls.ephemeral() if _provided is None else cls(keys=_provided)
+
+    def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        """Go on with other keys, as a rotation does: `keys[0]` mints from now on, every key verifies."""
+        if not isinstance(self.codec, KeyRing):
+            raise TypeError("this server has a codec of its own, which looks after its keys")
+        self.codec.replace(keys)
+        self.is_process_local = False
+
     def seal(self, call: Call, bearer: "Bearer", ledger: Any, lineage: bytes, ttl: float | None = None) -> str:
         """A token for the next round of this very call, made by this server for this caller."""
         expires = math.ceil(call.post.now + (self.ttl if ttl is None else ttl))
@@ -239,7 +267,8 @@ class RequestStateSecurity:
         due = self._claims(call, *bearer, lineage)
         if claims != due:
             wrong = [name for name, was, now in zip(CLAIMS, claims, due, strict=False) if was != now]
-            raise InvalidRequestState(f"minted for another call: not the same {', '.join(wrong) or 'claims'}")
+            words = f"minted for another call: not the same {', '.join(wrong) or 'claims'}"
+            raise InvalidRequestState(words, "claims")
         return lineage, ledger, is_expired
 
     def opened(self, token: str) -> bytes:
@@ -249,7 +278,7 @@ class RequestStateSecurity:
         except InvalidRequestState:
             raise
         except Exception as error:  # A codec of your own: whatever it raises, the client learns nothing from it.
-            raise InvalidRequestState(f"the codec raised {type(error).__name__}") from None
+            raise InvalidRequestState(f"the codec raised {type(error).__name__}", "codec") from None
 
     def _claims(self, call: Call, principal: str | None, server: str, lineage: bytes) -> list[str | None]:
         """What a token is good for, besides its time."""

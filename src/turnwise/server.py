@@ -5,31 +5,29 @@
 
 import asyncio
 import logging
-import multiprocessing
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
-from urllib.parse import unquote, urlsplit
 
-import orjson
 from typing_extensions import TypeVar, Unpack
 
-from . import _registering, _tasking, _wires
+from . import _hosting, _registering, _tasking, _wires
 from ._budgets import Budget
 from ._bus import Change, InMemoryBus, SubscriptionBus
-from ._catalogue import Catalogue, Endpoint, Observer, visit
+from ._catalogue import Catalogue, Endpoint, visit
 from ._guards import FlowStore, Guard, MemoryStore
+from ._hosting import HttpOptions
 from ._life import Life
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
+from ._noting import Observer
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
 from ._rounds import play
 from ._sealed import RequestStateSecurity
 from ._sessions import SessionLimits, Sessions
 from ._shedding import Gauge, Load, checked
 from ._terms import Terms
-from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
+from .auth import AuthSettings, TokenVerifier
 from .context import Context
 from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
@@ -40,7 +38,6 @@ from .tasks.model import TaskStore
 from .tasks.options import TaskOptions
 from .tasks.runtime import Tasks
 from .transports.asgi import App
-from .transports.door import LOCAL, Callers
 from .transports.stdio import serve_stdio
 
 if TYPE_CHECKING:
@@ -51,8 +48,6 @@ log = logging.getLogger("turnwise.server")
 F = TypeVar("F", bound=Callable[..., Any])
 LifespanT = TypeVar("LifespanT", default=Any)
 Transport = Literal["stdio", "http", "streamable-http"]
-
-MAX_BODY = 4 * 2**20
 
 
 class MCPServer(Generic[LifespanT]):
@@ -78,7 +73,7 @@ class MCPServer(Generic[LifespanT]):
         store: FlowStore | None = None,
         budget: Budget | None = None,
         shed_when: Callable[[Load], bool] | None = None,
-        telemetry: Observer | None = None,
+        telemetry: Observer | Sequence[Observer] | None = None,
         tasks: "TaskStore | TaskOptions | None" = None,
         dialects: Sequence[str] = (),
         sessions: SessionLimits | Literal[False] | None = None,
@@ -99,7 +94,7 @@ class MCPServer(Generic[LifespanT]):
         self.lifespan_state: Any = None
         self._life = Life(self, lifespan)
         self._auth = (token_verifier, auth)
-        self._security = request_state_security or RequestStateSecurity.ephemeral()
+        self._security = request_state_security or RequestStateSecurity.inherited()
         self._bus: SubscriptionBus | None = _bus(subscriptions)
         info = listing.definition(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
@@ -107,7 +102,7 @@ class MCPServer(Generic[LifespanT]):
         self._store = store or (MemoryStore() if self._security.is_process_local else None)
         gauge = None if shed_when is None else Gauge()
         self._catalogue = Catalogue(self, info, self._security, self._bus, self._terms(budget, shed_when, gauge))
-        self._catalogue.watch(gauge, telemetry)
+        self._catalogue.watch(gauge, *_observers(telemetry))
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
         self._catalogue.hints = _checked_hints(cache_hints or {})
@@ -280,50 +275,22 @@ class MCPServer(Generic[LifespanT]):
         if self._bus is not None:
             self._bus.close()
 
-    def asgi(
-        self,
-        *,
-        path: str = "/mcp",
-        host: str = "127.0.0.1",
-        allowed_hosts: Sequence[str] | None = None,
-        allowed_origins: Sequence[str] | None = None,
-        max_body: int = MAX_BODY,
-        keepalive: float = 15.0,
-    ) -> App:
+    def asgi(self, **options: Unpack[HttpOptions]) -> App:
         """An ASGI application, to be served by itself or mounted in another.
 
         `host` is the address it will be bound to: on localhost only local Host and Origin values are let in, unless
         `allowed_hosts` and `allowed_origins` say otherwise. The host of a protected resource's own URL is let in too.
+        `limits` bounds how many requests are under way; `probes=True` serves `/healthz` and `/readyz`.
         """
-        if self._security.is_process_local and _has_sibling_workers():
-            log.warning(
-                "several workers run, but each seals requestState under a key of its own: a retry that reaches another "
-                "worker is refused. Share one: RequestStateSecurity(keys=[...])"
-            )
-        if self._sessions is not None and _has_sibling_workers():
-            log.warning(
-                "several workers run: clients of 2025-11-25 and before have a session in one of them, and lose it at "
-                "the others. Give each process a port and make the balancer sticky for them, or pass sessions=False"
-            )
-        verifier, settings = self._auth
-        doorkeeper, documents = None, {}
-        if verifier is not None and settings is not None:
-            doorkeeper = Gate(verifier, settings)
-            metadata = orjson.dumps(protected_resource_metadata(settings))
-            documents = {unquote(metadata_path(settings.resource_server_url)): metadata}
-        return App(
-            self.wire,
-            Callers(host, _hosts(allowed_hosts, host, settings), allowed_origins),
-            path=path,
-            max_body=max_body,
-            keepalive=keepalive,
-            start=self.start,
-            stop=self.stop,
-            life=self._life,
-            doorkeeper=doorkeeper,
-            documents=documents,
-            attendant=self._handshake,
-        )
+        _hosting.warn_of_siblings(self._security, self._sessions)
+        parts = _hosting.Parts(self.wire, self._handshake, self._life, self.start, self.stop, self._trouble)
+        return _hosting.application(parts, *self._auth, options)
+
+    def _trouble(self) -> str | None:
+        """Why this server should get no new calls."""
+        if self._catalogue.is_closing:
+            return "shutting down"
+        return None if self._life.is_ready else "not started"
 
     streamable_http_app = asgi
 
@@ -336,7 +303,7 @@ class MCPServer(Generic[LifespanT]):
         else:
             raise ValueError(f"unknown transport {transport!r}: stdio or http")
 
-    async def run_stdio_async(self, *, max_message: int = MAX_BODY) -> None:
+    async def run_stdio_async(self, *, max_message: int = _hosting.MAX_BODY) -> None:
         """Serve over standard streams until standard input ends."""
         await self.start()
         try:
@@ -355,11 +322,19 @@ class MCPServer(Generic[LifespanT]):
 
         return make_server(self.asgi(host=host, **options), host, port, log_level, self.close_subscriptions)
 
+    def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        """Go on with other keys, as a rotation does: `keys[0]` mints from now on, every key verifies."""
+        self._security.use_keys(keys)
 
-def _hosts(allowed: Sequence[str] | None, bind: str, settings: AuthSettings | None) -> Sequence[str] | None:
-    if allowed is not None or settings is None or bind not in (*LOCAL, "::1"):
-        return allowed
-    return (*LOCAL, urlsplit(settings.resource_server_url).netloc)
+    def observe(self, observer: Observer) -> None:
+        """Have one more observer told of every round, beside `telemetry`."""
+        self._catalogue.watch(self._catalogue.gauge, *self._catalogue.observers, observer)
+
+
+def _observers(telemetry: Observer | Sequence[Observer] | None) -> Sequence[Observer]:
+    if telemetry is None:
+        return ()
+    return telemetry if isinstance(telemetry, Sequence) else (telemetry,)
 
 
 def _bus(subscriptions: SubscriptionBus | Literal[False] | None) -> SubscriptionBus | None:
@@ -374,10 +349,3 @@ def _checked_hints(hints: Mapping[str, CacheHint]) -> dict[str, CacheHint]:
             f"cache_hints: results of {unknown[0]} are not cacheable; those of {', '.join(listing.CACHEABLE)} are"
         )
     return dict(hints)
-
-
-def _has_sibling_workers() -> bool:
-    with suppress(ValueError):
-        if int(os.environ.get("WEB_CONCURRENCY", "1")) > 1:
-            return True
-    return multiprocessing.parent_process() is not None

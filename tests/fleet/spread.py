@@ -16,8 +16,8 @@ from typing import Any
 
 from tests.fleet.zygotes import fork_for_each
 from turnwise import MCPServer, RequestStateSecurity
+from turnwise._hosting import MAX_BODY
 from turnwise._messages import Post, Reply
-from turnwise.server import MAX_BODY
 from turnwise.transports.stdio import serve_stdio
 
 KEY = "a key that all processes of a server share"

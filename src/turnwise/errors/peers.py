@@ -228,8 +228,11 @@ class HandshakeRequired(PeerError):
 
 
 class InvalidRequestState(PeerError):
-    """A token that was not minted here, or not for this call. The reason is for the log alone."""
+    """A token that was not minted here, or not for this call. The reason is for the log alone; `kind` is the reason in
+    a word, for counting: format, key, changed, claims, expired, deadline, store or codec.
+    """
 
-    def __init__(self, reason: str = "not a token of this server") -> None:
+    def __init__(self, reason: str = "not a token of this server", kind: str = "format") -> None:
         self.reason = reason
+        self.kind = kind
         super().__init__(reason)
