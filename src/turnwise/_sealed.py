@@ -221,6 +221,7 @@ class RequestStateSecurity:
         self.bind_principal = bind_principal
         self.audience = audience
         self.is_process_local = False
+        self.is_inherited = False
 
     @classmethod
     def ephemeral(cls, *, ttl: float = 3600.0, audience: str | None = None) -> "RequestStateSecurity":
@@ -232,7 +233,11 @@ class RequestStateSecurity:
     @classmethod
     def inherited(cls) -> "RequestStateSecurity":
         """Keys that whoever started this process has provided, or else one of its own."""
-        return cls.ephemeral() if _provided is None else cls(keys=_provided)
+        if _provided is None:
+            return cls.ephemeral()
+        security = cls(keys=_provided)
+        security.is_inherited = True
+        return security
 
     def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
         """Go on with other keys, as a rotation does: `keys[0]` mints from now on, every key verifies."""

@@ -91,6 +91,7 @@ class MCPServer(Generic[LifespanT]):
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget is a Budget(...), not {type(budget).__name__}")
         self.name = name
+        self._is_draining = False
         self.lifespan_state: Any = None
         self._life = Life(self, lifespan)
         self._auth = (token_verifier, auth)
@@ -288,7 +289,7 @@ class MCPServer(Generic[LifespanT]):
 
     def _trouble(self) -> str | None:
         """Why this server should get no new calls."""
-        if self._catalogue.is_closing:
+        if self._is_draining or self._catalogue.is_closing:
             return "shutting down"
         return None if self._life.is_ready else "not started"
 
@@ -318,13 +319,27 @@ class MCPServer(Generic[LifespanT]):
     def _http_server(
         self, *, host: str = "127.0.0.1", port: int = 8000, log_level: str = "info", **options: Any
     ) -> Any:
-        from .transports.uvicorn import make_server
+        from .transports.uvicorn import Stages, make_server
 
-        return make_server(self.asgi(host=host, **options), host, port, log_level, self.close_subscriptions)
+        return make_server(self.asgi(host=host, **options), host, port, log_level, Stages(self.close_subscriptions))
+
+    def drain(self) -> None:
+        """Say at `/readyz` that this server is about to leave; calls are served on."""
+        self._is_draining = True
 
     def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
         """Go on with other keys, as a rotation does: `keys[0]` mints from now on, every key verifies."""
         self._security.use_keys(keys)
+
+    @property
+    def has_drawn_keys(self) -> bool:
+        """Whether the keys are not the author's, but drawn for this run."""
+        return self._security.is_process_local or self._security.is_inherited
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether clients of 2025-11-25 and before are served, whose sessions one process keeps."""
+        return self._sessions is not None
 
     def observe(self, observer: Observer) -> None:
         """Have one more observer told of every round, beside `telemetry`."""

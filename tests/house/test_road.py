@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 import turnwise
 from turnwise import AcceptedElicitation, Context, MCPServer, _json
 from turnwise._binding import Binding
+from turnwise.transports.uvicorn import Stages
 from turnwise.transports.uvicorn import make_server as make_http_server
 
 SOURCE = str(Path(turnwise.__file__).parent)
@@ -158,7 +159,7 @@ class Wire(asyncio.Transport):
 
 async def served(app: Any, name: str, walk: Callable[[], Any], **params: Any) -> dict[str, Any]:
     """One request from its bytes on, as `server.run("http")` serves it."""
-    config = make_http_server(app, "127.0.0.1", 0, "warning", lambda: None).config
+    config = make_http_server(app, "127.0.0.1", 0, "warning", Stages(lambda: None)).config
     config.load()
     make_protocol: Any = config.http_protocol_class
     protocol = make_protocol(config=config, server_state=ServerState(), app_state={})

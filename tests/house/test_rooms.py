@@ -24,7 +24,7 @@ ROOMS = [
     {"transports", "_pending", "_following"},
     {"tasks"},
     {"context", "auth", "_caching", "_conversation", "_pending_store"},
-    {"_jwt", "telemetry", "_standing", "_noting"},
+    {"_jwt", "telemetry", "metrics", "_standing", "_noting", "_access"},
     {"_catalogue", "_live"},
     {
         "_watching",
@@ -127,6 +127,9 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("tasks/runtime.py", "_beat"),
         ("tasks/runtime.py", "keep"),
         ("tasks/runtime.py", "follow"),
+        ("metrics.py", "follow_tasks"),
+        ("metrics.py", "watch"),
+        ("_access.py", "watch"),
         ("tasks/runtime.py", "_play"),
         ("tasks/dispatch.py", "_pause"),
         ("tasks/dispatch.py", "_purge"),

@@ -1,14 +1,24 @@
-"""The commands, and what they have in common. Exit codes: 0 done, 1 not found or refused, 2 wrong usage."""
+"""The commands, and what they have in common. Exit codes: 0 done, 1 not found or refused, 2 wrong usage, 3 cannot
+serve.
+"""
 
 import typer
 
+from .serve import serve
 from .tasks import tasks, worker
 
-app = typer.Typer(name="turnwise", no_args_is_help=True, help="MCP servers whose tools can ask.", add_completion=True)
+app = typer.Typer(
+    name="turnwise",
+    no_args_is_help=True,
+    help="MCP servers whose tools can ask.",
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
 app.command()(worker)
 app.add_typer(tasks, name="tasks")
 
 
 @app.callback()
 def main() -> None:
-    """MCP servers whose tools can ask, and the tasks they leave."""
+    """MCP servers whose tools can ask: serve them, and look after their tasks."""

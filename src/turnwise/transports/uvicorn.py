@@ -13,9 +13,11 @@ import logging
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from types import FrameType
+from typing import Any, NamedTuple, cast
 
 import uvicorn
+from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -305,16 +307,41 @@ class _Protocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_shutdown: Callable[[], None]) -> None:
+    """A server that is told when it is about to end. With `drain`, it serves on for so many seconds before it does."""
+
+    def __init__(self, config: uvicorn.Config, stages: "Stages") -> None:
         super().__init__(config)
-        self._on_shutdown = on_shutdown
+        self._stages = stages
+        self._is_draining = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._stages.drain <= 0 or self._is_draining or self.should_exit:
+            super().handle_exit(sig, frame)
+            return
+        self._is_draining = True
+        self._stages.on_drain()
+        loop = self.servers[0].get_loop() if self.servers else asyncio.get_event_loop()
+        loop.call_soon_threadsafe(loop.call_later, self._stages.drain, super().handle_exit, sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._on_shutdown()
+        self._stages.on_shutdown()
         await super().shutdown(sockets)
 
 
-def make_server(app: App, host: str, port: int, log_level: str, on_shutdown: Callable[[], None]) -> uvicorn.Server:
+class Stages(NamedTuple):
+    """How a server ends: seconds in which it serves on and says that it leaves, then what ends subscriptions, then
+    seconds for requests under way.
+    """
+
+    on_shutdown: Callable[[], None]
+    on_drain: Callable[[], None] = lambda: None
+    drain: float = 0.0
+    grace: int = GRACE
+
+
+def make_server(
+    app: App, host: str, port: int, log_level: str, stages: Stages, *, log_config: Any = LOGGING_CONFIG
+) -> uvicorn.Server:
     """A server that lets requests in flight finish."""
     config = uvicorn.Config(
         app,
@@ -323,10 +350,11 @@ def make_server(app: App, host: str, port: int, log_level: str, on_shutdown: Cal
         http=cast("type[_Protocol]", partial(_Protocol, heads=_Heads())),
         ws="none",
         log_level=log_level,
+        log_config=log_config,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=stages.grace,
         lifespan="on",
     )
-    return _Server(config, on_shutdown)
+    return _Server(config, stages)

@@ -1,0 +1,177 @@
+"""One process that serves: what `turnwise serve` runs, by itself or several times."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .._access import AccessLog, Witnesses
+from .._sealed import provide_keys
+from ..server import MCPServer
+from ..transports.turnstile import RequestLimits
+from ..transports.uvicorn import Stages, make_server
+from .keys import KeySource, NoKeys
+from .loading import NotFound, load
+
+log = logging.getLogger("turnwise.serve")
+
+REFUSED = 3
+"""The exit code of a process that will not come up however often it is started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """All that a serving process is told. `key` is one that was drawn for it and its siblings."""
+
+    server: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    path: str = "/mcp"
+    keys_file: str | None = None
+    keys_env: str | None = None
+    key: str | None = None
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    access_log: bool = True
+    log_level: str = "info"
+    metrics: bool = False
+    max_body: int = 4 * 2**20
+    limits: dict[str, Any] = field(default_factory=dict)
+    drain: float = 0.0
+    grace: int = 30
+    workers: int = 1
+    says_where: bool = True
+
+    @property
+    def keys(self) -> KeySource:
+        """Where its keys come from."""
+        return KeySource(self.keys_file, self.keys_env)
+
+    def written(self) -> dict[str, Any]:
+        """The options as JSON takes them."""
+        return asdict(self)
+
+
+def serve_here(options: ServeOptions, listening: socket.socket | None = None) -> int:
+    """Serve until stopped; the exit code."""
+    set_up_logging(options)
+    try:
+        server = loaded(options)
+    except (NotFound, NoKeys) as error:
+        log.error("%s", error)
+        return REFUSED
+    except Exception:  # Whatever importing the author's module raises.
+        log.exception("%s cannot be imported", options.server)
+        return REFUSED
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(server, options, listening))
+
+
+def loaded(options: ServeOptions) -> MCPServer[Any]:
+    """The server, with the keys it is to have."""
+    keys = options.keys.read() if options.keys else []
+    if keys or options.key is not None:
+        provide_keys(keys or [options.key or ""])
+    server = load(options.server)
+    if keys:
+        try:
+            server.use_keys(keys)
+        except TypeError as error:
+            raise NoKeys(str(error)) from None
+    return server
+
+
+async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socket.socket | None) -> int:
+    witnesses: list[Any] = []
+    background: list[asyncio.Task[None]] = []
+    if options.access_log:
+        witnesses.append(AccessLog())
+    if options.metrics:
+        from ..metrics import PrometheusMetrics
+
+        metrics = PrometheusMetrics()
+        witnesses.append(metrics)
+        if server.tasks is not None:
+            background.append(asyncio.create_task(metrics.follow_tasks(server.tasks)))
+    for witness in witnesses:
+        server.observe(witness)
+    app = server.asgi(
+        host=options.host,
+        path=options.path,
+        allowed_hosts=options.allowed_hosts or None,
+        allowed_origins=options.allowed_origins or None,
+        max_body=options.max_body,
+        limits=RequestLimits(**options.limits),
+        probes=True,
+        witness=Witnesses(witnesses) if witnesses else None,
+    )
+    stages = Stages(server.close_subscriptions, server.drain, options.drain, options.grace)
+    level = "debug" if options.log_level == "debug" else "warning"  # Of its own uvicorn says where it is by process.
+    web = make_server(app, options.host, options.port, level, stages, log_config=None)
+    if hasattr(signal, "SIGHUP"):
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server, options)
+    if options.says_where:
+        _say(server, options)
+    await web.serve(sockets=None if listening is None else [listening])
+    for task in background:
+        task.cancel()
+    return 0 if web.started else REFUSED
+
+
+def _say(server: MCPServer[Any], options: ServeOptions) -> None:
+    """What an operator should know, once for all workers."""
+    if (warning := options.keys.warning()) is not None:
+        log.warning("%s", warning)
+    if not options.keys and server.has_drawn_keys:
+        log.info(
+            "no keys were given, and one was drawn: other machines do not have it, and questions that are open when "
+            "this ends cannot be answered any more. --keys-file keeps them"
+        )
+    if options.workers > 1 and server.has_sessions:
+        log.info(
+            "clients of 2025-11-25 and before have a session in one worker, and lose it at the others: serve those "
+            "with --workers 1, each on a port of its own, behind a balancer that is sticky for them"
+        )
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    how_many = f" by {options.workers} workers" if options.workers > 1 else ""
+    log.info("%s is served at http://%s:%d%s%s", server.name, host, options.port, options.path, how_many)
+
+
+def _reload(server: MCPServer[Any], options: ServeOptions) -> None:
+    """Take up the keys anew; where they cannot be had, go on with those that there are."""
+    if options.keys_file is None:
+        log.warning("SIGHUP reads --keys-file again, and there is none")
+        return
+    try:
+        keys = options.keys.read()
+    except NoKeys as error:
+        log.error("the keys stay as they are: %s", error)
+        return
+    server.use_keys(keys)
+    log.info("%d keys from %s; the first one mints", len(keys), options.keys.name)
+
+
+def set_up_logging(options: ServeOptions) -> None:
+    """Lines of requests go to standard output, all else to standard error."""
+    level = options.log_level.upper()
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    if options.access_log and level == "INFO":
+        logging.getLogger("turnwise.flows").setLevel(logging.WARNING)  # The lines of requests have the same facts.
+    access = logging.StreamHandler(sys.stdout)
+    access.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger = logging.getLogger("turnwise.access")
+    logger.addHandler(access)
+    logger.propagate = False
+    logger.setLevel(logging.INFO if options.access_log else logging.CRITICAL)
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,182 @@
+"""Several processes that serve one port, and the one that looks after them.
+
+The parent holds the socket and imports nothing of the author's. A worker that dies is replaced; one that will not come
+up at all ends everything. Workers end when the parent does, however that ends.
+"""
+
+import json
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .keys import NoKeys
+from .serving import REFUSED, ServeOptions, set_up_logging
+
+log = logging.getLogger("turnwise.serve")
+
+BACKLOG = 2048
+LOOK_SECONDS = 0.1
+SHORT_LIFE = 5.0
+LONGEST_PAUSE = 10.0
+HOPELESS = 2.0
+"""A pause that is longer than this was doubled three times."""
+STRAGGLERS = 5.0
+"""Seconds beyond drain and grace after which a worker that does not end is killed."""
+
+
+class Worker(NamedTuple):
+    """One serving process."""
+
+    number: int
+    process: "subprocess.Popen[bytes]"
+    began: float
+
+
+class Supervisor:
+    """Keeps so many workers serving."""
+
+    def __init__(self, options: ServeOptions, metrics: tuple[str, int] | None) -> None:
+        self._options = options if options.keys else replace(options, key=secrets.token_urlsafe(32))
+        count = self._count = options.workers
+        self._metrics = metrics
+        self._places: dict[int, Worker] = {}
+        self._pauses = dict.fromkeys(range(count), 0.0)
+        self._due = dict.fromkeys(range(count), 0.0)
+        self._stop = threading.Event()
+        self._has_served = False
+        self._figures: str | None = None
+
+    def run(self) -> int:
+        """Serve until stopped; the exit code."""
+        set_up_logging(self._options)
+        try:
+            if self._options.keys:
+                self._options.keys.read()
+            with _listen(self._options.host, self._options.port) as listening:
+                port = listening.getsockname()[1]
+                self._options = replace(self._options, port=port, metrics=self._metrics is not None)
+                self._serve_figures()
+                return self._look_after(listening)
+        except (NoKeys, OSError) as error:
+            log.error("%s", error)
+            return REFUSED
+        finally:
+            if self._figures is not None:
+                shutil.rmtree(self._figures, ignore_errors=True)
+
+    def _serve_figures(self) -> None:
+        if self._metrics is None:
+            return
+        from prometheus_client import CollectorRegistry, start_http_server
+        from prometheus_client.multiprocess import MultiProcessCollector
+
+        host, port = self._metrics
+        self._figures = tempfile.mkdtemp(prefix="turnwise-metrics-")
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, self._figures)  # type: ignore[no-untyped-call]
+        start_http_server(port, host, registry)
+
+    def _look_after(self, listening: socket.socket) -> int:
+        for ending in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(ending, lambda *_: self._stop.set())
+        signal.signal(signal.SIGHUP, lambda *_: self._reload())
+        while not self._stop.is_set():
+            for number in range(self._count):
+                if number not in self._places and time.monotonic() >= self._due[number]:
+                    self._places[number] = self._started(number, listening)
+            if self._bury():
+                self._end()
+                return REFUSED
+            self._stop.wait(LOOK_SECONDS)
+        self._end()
+        return 0
+
+    def _started(self, number: int, listening: socket.socket) -> Worker:
+        options = replace(self._options, says_where=number == 0 and self._pauses[number] == 0)
+        order = json.dumps({"options": options.written(), "socket": listening.fileno()}).encode() + b"\n"
+        environment = dict(os.environ)
+        if self._figures is not None:
+            environment["PROMETHEUS_MULTIPROC_DIR"] = self._figures
+        process = subprocess.Popen(
+            [sys.executable, "-m", "turnwise.cli.worker"],
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
+            env=environment,
+            start_new_session=True,  # Ctrl-C is the parent's to pass on.
+        )
+        assert process.stdin is not None
+        try:
+            process.stdin.write(order)
+            process.stdin.flush()
+        except BrokenPipeError:
+            log.error("worker %d ended before it was told what to do", number)
+        return Worker(number, process, time.monotonic())
+
+    def _bury(self) -> bool:
+        """Note which workers have ended; whether one says that it is of no use to start it again."""
+        for worker in list(self._places.values()):
+            code = worker.process.poll()
+            if code is None:
+                continue
+            del self._places[worker.number]
+            self._forget(worker)
+            if code == REFUSED:
+                return True
+            lived = time.monotonic() - worker.began
+            self._has_served = self._has_served or lived > SHORT_LIFE
+            pause = 0.0 if lived > SHORT_LIFE else min(LONGEST_PAUSE, self._pauses[worker.number] * 2 or 0.5)
+            self._pauses[worker.number], self._due[worker.number] = pause or 0.01, time.monotonic() + pause
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            log.error("worker %d (process %d) %s; another takes its place", worker.number, worker.process.pid, how)
+            if not self._has_served and pause > HOPELESS:
+                log.error("no worker lives for long, and no more are started")
+                return True
+        return False
+
+    def _forget(self, worker: Worker) -> None:
+        if worker.process.stdin is not None:
+            worker.process.stdin.close()
+        if self._figures is not None:
+            from prometheus_client.multiprocess import mark_process_dead
+
+            mark_process_dead(worker.process.pid, self._figures)  # type: ignore[no-untyped-call]
+
+    def _reload(self) -> None:
+        try:
+            if self._options.keys_file is not None:
+                self._options.keys.read()
+        except NoKeys as error:
+            log.error("the keys stay as they are: %s", error)
+            return
+        for worker in self._places.values():
+            worker.process.send_signal(signal.SIGHUP)
+
+    def _end(self) -> None:
+        for worker in self._places.values():
+            worker.process.send_signal(signal.SIGTERM)
+        ends = time.monotonic() + self._options.drain + self._options.grace + STRAGGLERS
+        for worker in self._places.values():
+            try:
+                worker.process.wait(max(0.0, ends - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.error("worker %d does not end, and is killed", worker.number)
+                worker.process.kill()
+                worker.process.wait()
+            self._forget(worker)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family: Any = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listening.setblocking(False)
+    return listening
