@@ -127,6 +127,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("tasks/runtime.py", "_beat"),
         ("tasks/runtime.py", "keep"),
         ("tasks/runtime.py", "follow"),
+        ("cli/serving.py", "serve_here"),
         ("metrics.py", "follow_tasks"),
         ("metrics.py", "watch"),
         ("_access.py", "watch"),
