@@ -83,6 +83,7 @@ from .server import MCPServer
 from .tasks.model import Task, TaskStore
 from .tasks.options import TaskOptions
 from .tasks.sqlite import SQLiteTaskStore
+from .transports.turnstile import RequestLimits
 
 if TYPE_CHECKING:
     from mcp_types import InputRequiredResult
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from .client import Client
     from .dialects.answering import Asking
     from .dialects.tasking_client import TaskStatus
+    from .metrics import PrometheusMetrics
     from .stores.postgres import PostgresStore
     from .stores.redis import RedisStore
     from .stores.sqlite import SQLiteStore
@@ -173,9 +175,11 @@ __all__ = [
     "PgQueuerDispatcher",
     "PostgresStore",
     "PostgresTaskStore",
+    "PrometheusMetrics",
     "RedirectRefused",
     "RedisStore",
     "ReplayMismatch",
+    "RequestLimits",
     "RequestStateSecurity",
     "Resolve",
     "ResourceNotFound",
@@ -230,6 +234,7 @@ _LATER = {
     "PgQueuerDispatcher": "turnwise.tasks.pgqueuer",
     "PostgresStore": "turnwise.stores.postgres",
     "PostgresTaskStore": "turnwise.tasks.postgres",
+    "PrometheusMetrics": "turnwise.metrics",
     "RedisStore": "turnwise.stores.redis",
     "ResponseCache": "turnwise._caching",
     "SQLiteStore": "turnwise.stores.sqlite",

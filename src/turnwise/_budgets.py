@@ -26,6 +26,8 @@ class Budget:
     spill_bytes: int = 32 * KIB
     """Tokens above this put their largest entries into the server's store, where there is one."""
     max_bytes: int = 256 * KIB
+    answer_bytes: int = 1024 * KIB
+    """No single answer may be larger."""
     patience: float = 10.0
     """Seconds to wait for a guarded step that another instance is doing at this moment."""
 
@@ -33,7 +35,7 @@ class Budget:
     """Up to here a token needs no thought."""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes"):
+        for name in ("rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes", "answer_bytes"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
         for name in ("sheds", "last_shed", "patience"):

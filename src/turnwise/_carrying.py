@@ -12,14 +12,16 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
+from ._budgets import Budget
 from ._guards import Guard, to_the_end
 from ._json import decode, encode
 from ._ledger import FAILURE, ONCE, SPILLED, STEP, Entry, Ledger
-from ._messages import Ask, Done, Outcome, Question, Yield
+from ._messages import Ask, Call, Done, Outcome, Question, Yield
 from ._terms import Terms
 from .errors import (
     AuthorError,
     EndlessFlow,
+    InvalidParams,
     InvalidRequestState,
     LedgerTooLarge,
     MCPError,
@@ -30,6 +32,17 @@ from .errors import (
 log = logging.getLogger("turnwise.flows")
 
 WORTH_SPILLING = 512
+MARGIN = 4
+"""Tokens may be so many times as long as they should be, in case another version has another budget."""
+
+
+def check_sizes(call: Call, budget: Budget) -> None:
+    """Turn a call away whose token is longer than any of this server's, or with an answer that is too large."""
+    if len(call.state) > MARGIN * budget.max_bytes:
+        raise InvalidRequestState("longer than any token of this server")
+    for key, answer in call.answers.items():
+        if len(encode(answer)) > budget.answer_bytes:
+            raise InvalidParams(f"the answer {key!r} is larger than {budget.answer_bytes} bytes", status=400)
 
 
 async def restore(ledger: Ledger, guard: Guard | None) -> None:

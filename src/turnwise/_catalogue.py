@@ -288,6 +288,8 @@ class Catalogue:
         if call.state is None or call.held:
             ledger: Ledger | None = call.state
             return ledger
+        if len(call.post.body) > terms.budget.small_bytes:
+            _carrying.check_sizes(call, terms.budget)
         bearer = Bearer(self.principal(call), self._name)
         lineage, written, is_expired = self._security.unseal(call, bearer, call.state)
         ledger = Ledger.decode(lineage, written)

@@ -34,6 +34,7 @@ from .errors import (
     MCPError,
     TurnwiseError,
     Unanswerable,
+    UnexpectedStatus,
     UnsupportedVersion,
 )
 
@@ -46,6 +47,8 @@ T = TypeVar("T")
 REISSUES = (0.1, 0.3)
 """Pauses before a request is sent again whose reply was lost."""
 MOST_PAGES = 1000
+MOST_WAITS, LONGEST_WAIT = 3, 30
+"""How often, and for how many seconds at a time, a request waits for a server that has too much to do."""
 
 log = logging.getLogger("turnwise.client")
 
@@ -100,7 +103,7 @@ class Conversation:
         seconds = self.manners.request_seconds if wishes.request_seconds is None else wishes.request_seconds
         declared = self.manners.capabilities if capabilities is None else capabilities
         mended: tuple[int, ...] = ()
-        losses = 0
+        losses = waits = 0
         while True:
             outgoing = self.caller.request(
                 method, params, declared, wishes.meta, with_progress=wishes.progress is not None
@@ -116,6 +119,12 @@ class Conversation:
                     raise
                 await asyncio.sleep(REISSUES[losses])
                 losses += 1
+            except UnexpectedStatus as refused:
+                # Who is told when to come again was not served, so that nothing is done twice.
+                if waits == MOST_WAITS or (pause := refused.retry_after) is None or pause > LONGEST_WAIT:
+                    raise
+                await asyncio.sleep(pause)
+                waits += 1
             except MCPError as error:
                 if error.code in mended or not await self._mend(method, error):
                     raise

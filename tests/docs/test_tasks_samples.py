@@ -79,3 +79,28 @@ def test_a_server_with_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
 
     assert asyncio.run(run()) == "Ordered ink."
     assert b"ink" not in (tmp_path / "tasks.db").read_bytes()
+
+
+def test_a_server_on_postgresql_leaves_the_playing_to_others(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNWISE_KEYS", "k" * 32)
+    monkeypatch.setenv("DATABASE_URL", postgres.address)
+    monkeypatch.setenv("TASK_WORKERS", "0")
+    serving = load("tasks/on_postgres.py").server
+    monkeypatch.setenv("TASK_WORKERS", "2")
+    playing = load("tasks/on_postgres.py").server
+
+    async def sign(asking: Any, params: Any) -> dict[str, Any]:
+        return {"action": "accept", "content": {"value": True}}
+
+    async def run() -> str:
+        await playing.start()
+        try:
+            async with Client(serving, elicitation_callback=sign) as client:
+                result = await client.call_tool("order", {"article": "ink"})
+                return str(result.content[0].text)  # type: ignore[union-attr]
+        finally:
+            await playing.stop()
+            for server in (serving, playing):
+                await server.tasks.store.aclose()
+
+    assert asyncio.run(run()) == "Ordered ink."

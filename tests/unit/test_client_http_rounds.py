@@ -35,9 +35,11 @@ from turnwise import (
     InvalidAnswer,
     InvalidReply,
     MalformedQuestion,
+    MCPError,
     Pending,
     TooManyRounds,
     Unanswerable,
+    UnexpectedStatus,
     UnknownInputRequest,
 )
 
@@ -146,6 +148,66 @@ def test_a_tool_call_is_not_sent_twice(listed: tuple[Any, ...]) -> None:
             return len(peer.sent("tools/call"))
 
     assert run(flow()) == 1
+
+
+def busy(times: int, status: int, after: str | None) -> Script:
+    """Too much to do, so many times."""
+    left = times
+
+    async def script(request: Request, line: Line) -> None:
+        nonlocal left
+        if left > 0:
+            left -= 1
+            headers = {} if after is None else {"retry_after": after}
+            await line.json(request.refusal(-32000), status, **headers)
+        else:
+            await line.json(request.reply(DONE))
+
+    return script
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_with_too_much_to_do_is_asked_again_when_it_says(status: int) -> None:
+    async def flow() -> list[Request]:
+        async with visiting(busy(2, status, "0")) as (client, peer):
+            assert text_of(await client.call_tool("t", {})) == "done"
+            return peer.sent("tools/call")
+
+    requests = run(flow())
+    assert len({request.id for request in requests}) == len(requests) == 3
+
+
+def test_the_seconds_that_a_server_names_are_waited_for() -> None:
+    async def flow() -> list[Request]:
+        async with visiting(busy(1, 503, "1")) as (client, peer):
+            await client.call_tool("t", {})
+            return peer.sent("tools/call")
+
+    first, second = run(flow())
+    assert second.at - first.at >= 1
+
+
+@pytest.mark.parametrize(
+    ("times", "status", "after", "sent"),
+    [
+        (100, 503, "0", 4),
+        (1, 503, None, 1),
+        (1, 503, "31", 1),
+        (1, 503, "-1", 1),
+        (1, 503, "Wed, 21 Oct 2026 07:28:00 GMT", 1),
+        (1, 503, "9" * 100, 1),
+        (1, 502, "0", 1),
+        (1, 500, "0", 1),
+    ],
+)
+def test_a_server_is_not_waited_for_otherwise(times: int, status: int, after: str | None, sent: int) -> None:
+    async def flow() -> int:
+        async with visiting(busy(times, status, after)) as (client, peer):
+            with pytest.raises((UnexpectedStatus, MCPError)):
+                await client.call_tool("t", {})
+            return len(peer.sent("tools/call"))
+
+    assert run(flow()) == sent
 
 
 @pytest.mark.parametrize("hint", ["readOnlyHint", "idempotentHint"])
@@ -349,6 +411,14 @@ def test_a_state_that_is_no_text_is_refused(state: Any) -> None:
 def test_questions_that_are_no_object_are_refused(requests: Any) -> None:
     with pytest.raises(InvalidReply):
         run(called(in_turn(interim(requests, "s")), elicitation_callback=accept))
+
+
+def test_questions_without_number_are_refused_and_nobody_is_asked() -> None:
+    counting = Counting()
+    questions = {f"k{number}": CITY for number in range(1001)}
+    with pytest.raises(InvalidReply, match="more than 1000 questions"):
+        run(called(in_turn(interim(questions, "s")), elicitation_callback=counting))
+    assert counting.asked == []
 
 
 @pytest.mark.parametrize("extra", [{}, {"inputRequests": None}, {"requestState": None}])

@@ -48,7 +48,9 @@ from turnwise.testing import connect
 # Budgets
 
 
-@pytest.mark.parametrize("name", ["rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes"])
+@pytest.mark.parametrize(
+    "name", ["rounds", "deadline", "shed_ttl", "warn_bytes", "spill_bytes", "max_bytes", "answer_bytes"]
+)
 @pytest.mark.parametrize("value", [0, -1, float("nan")])
 def test_a_budget_that_allows_nothing_is_refused(name: str, value: float) -> None:
     options: Any = {name: value}
@@ -63,6 +65,39 @@ def test_some_of_a_budget_may_be_nothing_but_not_less(name: str) -> None:
     options = {name: -1}
     with pytest.raises(ValueError, match=name):
         Budget(**options)
+
+
+async def asking_once(ctx: Context) -> str:
+    answer = await ctx.elicit("What?", str, key="what")
+    return f"{len(answer.data)} letters" if answer.action == "accept" else "nothing"
+
+
+def test_an_answer_that_is_too_large_is_refused_and_a_smaller_one_is_taken() -> None:
+    async def run() -> None:
+        async with connect(instance(asking_once, budget=Budget(answer_bytes=20_000))) as client:
+            asked = await send(client)
+            for size, is_taken in ((20_001, False), (19_000, True)):
+                answers = {"what": {"action": "accept", "content": {"value": "x" * size}}}
+                again = {**IT, "inputResponses": answers, "requestState": asked["requestState"]}
+                if is_taken:
+                    assert text(await client.request("tools/call", again)) == f"{size} letters"
+                else:
+                    with pytest.raises(MCPError, match="the answer 'what' is larger than 20000 bytes") as caught:
+                        await client.request("tools/call", again)
+                    assert caught.value.code == -32602
+
+    asyncio.run(run())
+
+
+def test_a_token_that_is_longer_than_any_is_refused_unread(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with connect(instance(asking_once, budget=Budget(max_bytes=10_000))) as client:
+            with pytest.raises(MCPError) as caught:
+                await client.request("tools/call", {**IT, "requestState": "s1." + "A" * 40_000})
+            assert (caught.value.code, caught.value.message) == (-32602, "Invalid or expired requestState")
+
+    asyncio.run(run())
+    assert "longer than any token of this server" in caplog.text
 
 
 async def without_end(ctx: Context) -> str:

@@ -16,10 +16,9 @@ from .._json import decode, encode
 from .._messages import Incoming, Mark, Outgoing
 from ..errors import CallerError, InvalidReply
 from .handshake_client import HandshakeCaller, Turn, can_be_sent
-from .words import TARGETS
+from .words import MOST_QUESTIONS, TARGETS
 
 BUFFER, REQUIRED = "buffer_input", "input_required"
-MOST_QUESTIONS = 1000
 
 
 class Caller(HandshakeCaller):

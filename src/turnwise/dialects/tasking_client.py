@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..errors import BecameTask, InvalidReply
-from .words import TASKS
+from .words import MOST_QUESTIONS, TASKS
 
 EXTENSION: Mapping[str, Any] = {TASKS: {}}
 STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
@@ -52,6 +52,8 @@ def status(result: Mapping[str, Any]) -> TaskStatus:
     seconds = poll / 1000 if isinstance(poll, int | float) and not isinstance(poll, bool) else 1.0
     if not isinstance(requests, dict):
         raise InvalidReply("inputRequests is no object")
+    if len(requests) > MOST_QUESTIONS:
+        raise InvalidReply(f"more than {MOST_QUESTIONS} questions at once")
     outcome, error = result.get("result"), result.get("error")
     if word == "completed" and not isinstance(outcome, dict):
         raise InvalidReply("the task is completed and has no result")

@@ -23,6 +23,7 @@ from .words import (
     HANDSHAKES,
     LISTS,
     LOG_LEVEL,
+    MOST_QUESTIONS,
     NAMED,
     PROTOCOL,
     SUBSCRIPTION,
@@ -247,6 +248,8 @@ def _check_interim(request: Outgoing, result: dict[str, Any], raw: bytes) -> Non
     requests, state = result.get("inputRequests"), result.get("requestState")
     if requests is not None and type(requests) is not dict:
         raise InvalidReply("inputRequests is no object")
+    if requests is not None and len(requests) > MOST_QUESTIONS:
+        raise InvalidReply(f"more than {MOST_QUESTIONS} questions at once")
     if state is not None and type(state) is not str:
         raise InvalidReply("requestState is no string")
     if requests is None and state is None:

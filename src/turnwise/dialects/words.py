@@ -63,3 +63,6 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token of RFC 9110."""
 FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
+
+MOST_QUESTIONS = 1000
+"""So many questions a client takes at once."""

@@ -180,6 +180,13 @@ class UnexpectedStatus(PeerError):
         self.headers = dict(headers or {})
         super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
 
+    @property
+    def retry_after(self) -> int | None:
+        """After how many seconds to come again, where a server that has too much to do says so."""
+        told = next((value for name, value in self.headers.items() if name.lower() == "retry-after"), "").strip()
+        is_told = self.status in (429, 503) and told.isascii() and told.isdigit() and len(told) < 10
+        return int(told) if is_told else None
+
 
 class AuthorizationFailed(PeerError):
     """What was given as `auth` could not authorize a request; its own error is the cause."""
