@@ -4,6 +4,7 @@ serve.
 
 import typer
 
+from .calling import call, list_offers
 from .serve import serve
 from .tasks import tasks, worker
 
@@ -15,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command()(call)
+app.command("list")(list_offers)
 app.command()(worker)
 app.add_typer(tasks, name="tasks")
 

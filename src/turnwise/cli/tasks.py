@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Annotated, Any, NoReturn, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -22,6 +22,7 @@ from ..tasks.explaining import explained
 from ..tasks.model import Status, Task
 from ..tasks.runtime import Tasks
 from .loading import NotFound, load
+from .showing import WIDE, fail, legible
 
 Server = Annotated[str, typer.Argument(help="The server: module:attribute or file.py:attribute.", metavar="SERVER")]
 TaskId = Annotated[str, typer.Argument(help="The task's id.", metavar="TASK")]
@@ -35,9 +36,6 @@ def _status(name: str | None) -> str | None:
 
 
 ByStatus = Annotated[str | None, typer.Option("--status", callback=_status, help="Only tasks of this status.")]
-
-WIDE = 1000
-"""Columns where nobody looks: lines are for other programs, and are not broken."""
 
 tasks = typer.Typer(no_args_is_help=True, help="Look after a server's tasks.")
 
@@ -90,7 +88,7 @@ def list_tasks(server: Server, status: ByStatus = None, as_json: AsJSON = False)
         table.add_column(name, no_wrap=name == "task")
     for task in listed:
         cells = (task.id, task.tool, task.status, moment(task.updated), _explained(found, task))
-        table.add_row(*(Text(_legible(cell)) for cell in cells))
+        table.add_row(*(Text(legible(cell)) for cell in cells))
     console = Console(width=None if sys.stdout.isatty() else WIDE)
     console.print(table)
     for name, (count, oldest) in counts.items():
@@ -103,13 +101,13 @@ def show(server: Server, task: TaskId, as_json: AsJSON = False) -> None:
     found = _tasks(server)
     seen = _run(found.store.get(task, None))
     if seen is None:
-        _fail(f"no task {task!r}")
+        fail(f"no task {task!r}")
     facts = _facts(found, seen)
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
         return
     for name, value in facts.items():
-        typer.echo(f"{name:>10}  {_legible(str(value))}")
+        typer.echo(f"{name:>10}  {legible(str(value))}")
 
 
 @tasks.command()
@@ -118,7 +116,7 @@ def cancel(server: Server, task: TaskId) -> None:
     found = _tasks(server)
     seen = _run(found.store.cancel(task, None, time.time()))
     if seen is None:
-        _fail(f"no task {task!r}")
+        fail(f"no task {task!r}")
     typer.echo(f"{task} is {'asked to stop' if seen.status == 'working' else seen.status}")
 
 
@@ -132,14 +130,14 @@ def _loaded(name: str) -> MCPServer[Any]:
     try:
         return load(name)
     except NotFound as error:
-        _fail(str(error))
+        fail(str(error))
 
 
 def _kept_by(server: MCPServer[Any]) -> Tasks:
     if server.tasks is None:
-        _fail(f"{server.name} keeps no tasks")
+        fail(f"{server.name} keeps no tasks")
     if not getattr(server.tasks.store, "is_durable", True):
-        _fail(f"{server.name} keeps its tasks in its own memory, where no other process sees them")
+        fail(f"{server.name} keeps its tasks in its own memory, where no other process sees them")
     return server.tasks
 
 
@@ -169,18 +167,8 @@ def _explained(found: Tasks, task: Task) -> str:
     return explained(task, requests, time.time())
 
 
-def _legible(text: str) -> str:
-    """What others wrote, without what a terminal would take for a command."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-
-
 def _run(work: Coroutine[Any, Any, Any]) -> Any:
     try:
         return asyncio.run(work)
     except CallerError as error:
-        _fail(str(error))
-
-
-def _fail(reason: str) -> NoReturn:
-    typer.echo(reason, err=True)
-    raise typer.Exit(1)
+        fail(str(error))

@@ -76,6 +76,8 @@ class HTTP:
         self._largest = largest_reply
         self.unasked: Callable[[Any], None] | None = None
         self.cancels = False
+        self.shows_headers = False
+        """Whether replies come with the headers that say something of who sent them."""
         self._session: Any = None
         self._is_left = False
         self._streams: set[aiohttp.ClientResponse] = set()
@@ -224,7 +226,7 @@ class HTTP:
         events: Events,
     ) -> Incoming:
         if response.content_type != "text/event-stream" or response.status >= 300:
-            return read(response, await self._whole(response, content), request.lasts)
+            return read(response, await self._whole(response, content), request.lasts or self.shows_headers)
 
         async def heard(data: bytes | Mark) -> Incoming | None:
             if isinstance(data, Mark):

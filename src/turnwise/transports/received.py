@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _LAST_WORDS = 0.25
-_TELLING = ("WWW-Authenticate", "Retry-After", SESSION)
+_TELLING = ("WWW-Authenticate", "Retry-After", "X-Instance", SESSION)
 
 
 async def body(response: "aiohttp.ClientResponse", largest: int) -> bytes:
@@ -45,10 +45,10 @@ def decoded(data: bytes | Mark) -> Any:
         raise InvalidReply(f"an event of the stream is not JSON: {error}") from None
 
 
-def read(response: "aiohttp.ClientResponse", raw: bytes, lasts: bool) -> Incoming:
-    """A reply that is no stream; the headers of one that belongs to a session are shown."""
+def read(response: "aiohttp.ClientResponse", raw: bytes, shows_headers: bool) -> Incoming:
+    """A reply that is no stream; the headers of one that was refused, or of which they are wanted, are shown."""
     kind = response.content_type
-    advice = shown(response) if lasts or response.status >= 300 else None
+    advice = shown(response) if shows_headers or response.status >= 300 else None
     if kind == "application/json":
         try:
             return Incoming(response.status, decode(raw), raw, advice)

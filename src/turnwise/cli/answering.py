@@ -1,0 +1,110 @@
+"""Who answers what a call asks: a file, or the person at the terminal."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..dialects.answering import Asking
+from ..errors import CallerError
+from .forms import HELP, Form, Refused
+from .showing import legible, note
+
+NEEDS_ANSWER = 4
+"""The exit code where a question has nobody to answer it."""
+
+
+class NobodyAnswers(CallerError):
+    """A question that is in no file, and nobody is at the terminal."""
+
+    def __init__(self, key: str, params: Mapping[str, Any]) -> None:
+        self.question = {"key": key, **params}
+        super().__init__(f"the question {key!r} is in no --answers, and nobody is there to ask")
+
+
+class Answers:
+    """Answers by key or by message, from a file; then from the terminal."""
+
+    def __init__(self, given: Mapping[str, Any], roots: Sequence[Path], *, is_attended: bool) -> None:
+        self._given = given
+        self._roots = roots
+        self._is_attended = is_attended
+        self.before: Callable[[], None] = lambda: None
+        """Called before the terminal is used."""
+
+    def elicit(self, asking: Asking, params: Any) -> dict[str, Any]:
+        """The answer to a form or a page."""
+        asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if (known := self._known(asking, asked)) is not None:
+            return known if "action" in known else {"action": "accept", "content": known}
+        self._take_terminal(asking, asked)
+        note(f"\n{legible(params.message, lines=True)}", "bold cyan")
+        try:
+            if asking.url is not None:
+                return self._visit(asking)
+            note(HELP, "dim")
+            return {"action": "accept", "content": Form(asked["requestedSchema"], _read, note).fill()}
+        except Refused as refused:
+            return {"action": refused.action}
+        except EOFError:
+            return {"action": "cancel"}
+
+    def sample(self, asking: Asking, params: Any) -> dict[str, Any]:
+        """The reply that the server wants of a model, typed by a person."""
+        asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        known = self._known(asking, asked)
+        if known is None:
+            self._take_terminal(asking, asked)
+            note("\nThe server wants a model to reply. You are the model; an empty line ends the reply.", "bold cyan")
+            for message in asked["messages"]:
+                note(f"{message['role']}: {legible(json.dumps(message['content'], ensure_ascii=False))}")
+            known = {"text": _paragraph()}
+        if "role" in known:
+            return known
+        return {"role": "assistant", "content": {"type": "text", "text": known["text"]}, "model": "person"}
+
+    def list_roots(self, asking: Asking) -> dict[str, Any]:
+        """The folders that were named, or that the person agrees to."""
+        folders = self._roots
+        if not folders and self._is_attended:
+            self._take_terminal(asking, {})
+            here = Path.cwd()
+            note("\nThe server wants to know which folders you work in.", "bold cyan")
+            folders = [here] if _read(f"Tell it {here}? yes or no [no]> ").strip().lower() in ("y", "yes") else []
+        return {"roots": [{"uri": folder.resolve().as_uri(), "name": folder.resolve().name} for folder in folders]}
+
+    def _known(self, asking: Asking, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+        message = asked.get("message")
+        for name in (asking.key, message):
+            if isinstance(name, str) and name in self._given:
+                found = self._given[name]
+                return dict(found) if isinstance(found, Mapping) else {"value": found}
+        return None
+
+    def _take_terminal(self, asking: Asking, asked: Mapping[str, Any]) -> None:
+        if not self._is_attended:
+            raise NobodyAnswers(asking.key, asked)
+        self.before()
+
+    def _visit(self, asking: Asking) -> dict[str, Any]:
+        note("The server wants you to visit a page. It is not opened for you:", "")
+        note(f"  {legible(str(asking.url))}", "bold")
+        note(f"  at the host {legible(str(asking.host))}", "")
+        for warning in asking.warnings:
+            note(f"  {legible(warning)}", "red")
+        word = _read("Have you been there, and agree? yes, no or cancel [no]> ").strip().lower()
+        return {"action": {"y": "accept", "yes": "accept", "cancel": "cancel"}.get(word, "decline")}
+
+
+def _read(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return input()
+
+
+def _paragraph() -> str:
+    lines = []
+    while line := _read("> "):
+        lines.append(line)
+    return "\n".join(lines)

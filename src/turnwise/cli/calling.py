@@ -1,0 +1,222 @@
+"""`turnwise call` and `turnwise list`."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+from rich.progress import Progress
+
+from ..client import Client
+from ..dialects.words import Mode
+from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
+from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
+from .loading import NotFound
+from .showing import console, fail, legible, note
+from .targets import target_of
+from .tracing import trace
+
+UNREACHABLE = 3
+
+Target = Annotated[
+    str, typer.Argument(help="A URL, a server (module:attribute, file.py), or a command in quotes.", metavar="TARGET")
+]
+AsJSON = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
+Headers = Annotated[list[str] | None, typer.Option("--header", help="'Name: value', for a URL; give several.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Show each exchange, with its instance and its state.")]
+Version = Annotated[str, typer.Option("--mode", help="The version to speak.")]
+
+
+def call(  # noqa: PLR0913, PLR0917 - a command's options
+    target: Target,
+    tool: Annotated[str, typer.Argument(help="The tool to call.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="name=value, or name:=json; text is taken as the tool's schema says.")
+    ] = None,
+    answers: Annotated[Path | None, typer.Option(help="A JSON file with answers, by key or by message.")] = None,
+    root: Annotated[list[Path] | None, typer.Option(help="A folder to tell servers of; give several.")] = None,
+    as_json: AsJSON = False,
+    traced: Trace = False,
+    header: Headers = None,
+    mode: Version = "auto",
+    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds for the whole call.")] = None,
+) -> None:
+    """Call a tool, and answer what it asks at the terminal or from a file."""
+    given = Answers(_answers(answers), root or (), is_attended=sys.stdin.isatty())
+    client = _client(
+        target,
+        header,
+        mode,
+        elicitation_callback=given.elicit,
+        sampling_callback=given.sample,
+        list_roots_callback=given.list_roots,
+        answer_order="one-by-one",
+        logging_callback=lambda params: note(legible(f"{params.level}: {params.data}"), "dim"),
+        log_level="info",
+    )
+    if traced:
+        trace(client)
+    result = _run(_called(client, tool, arguments or (), given, timeout))
+    written = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if as_json:
+        sys.stdout.write(json.dumps(written, ensure_ascii=False) + "\n")
+    else:
+        _show(written)
+    raise typer.Exit(1 if result.is_error else 0)
+
+
+async def _called(client: Client, tool: str, words: Sequence[str], answers: Answers, seconds: float | None) -> Any:
+    async with client:
+        tools = {found.name: found for found in (await client.list_tools()).tools}
+        if tool not in tools:
+            near = ", ".join(sorted(tools)) or "none"
+            fail(f"there is no tool {tool!r}; there are: {near}")
+        arguments = parsed(words, tools[tool].input_schema)
+        meter = Progress(console=console(), transient=True, disable=not sys.stderr.isatty())
+        task = meter.add_task(legible(tool), total=None, visible=False)
+        answers.before = meter.stop
+
+        def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            meter.start()
+            meter.update(
+                task, completed=progress, total=total, description=legible(message or tool), visible=True, refresh=True
+            )
+
+        try:
+            return await client.call_tool(tool, arguments, progress_callback=on_progress, deadline=seconds)
+        finally:
+            meter.stop()
+
+
+def list_offers(
+    target: Target, as_json: AsJSON = False, header: Headers = None, mode: Version = "auto", traced: Trace = False
+) -> None:
+    """What a server offers: tools with their arguments, prompts and resources."""
+    client = _client(target, header, mode)
+    if traced:
+        trace(client)
+    found = _run(_listed(client))
+    if as_json:
+        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+        return
+    for kind, items in found.items():
+        for item in items:
+            name = item.get("uriTemplate") or item.get("uri") or item["name"]
+            typer.echo(legible(f"{kind[:-1]:9} {name}{_signature(item)}"))
+            if item.get("description"):
+                typer.echo(legible(f"          {item['description'].splitlines()[0]}"))
+
+
+async def _listed(client: Client) -> dict[str, list[Any]]:
+    async with client:
+        offers: Mapping[str, Any] = (
+            {} if client.server_capabilities is None else client.server_capabilities.model_dump(exclude_none=True)
+        )
+        found: dict[str, list[Any]] = {}
+        if "tools" in offers:
+            found["tools"] = [_written(item) for item in (await client.list_tools()).tools]
+        if "prompts" in offers:
+            found["prompts"] = [_written(item) for item in (await client.list_prompts()).prompts]
+        if "resources" in offers:
+            found["resources"] = [_written(item) for item in (await client.list_resources()).resources]
+            templates = (await client.list_resource_templates()).resource_templates
+            found["templates"] = [_written(item) for item in templates]
+        return found
+
+
+def parsed(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that words stand for: `name:=json` as it says, `name=text` by the schema's type."""
+    arguments: dict[str, Any] = {}
+    properties = schema.get("properties", {})
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.rstrip(":"):
+            raise typer.BadParameter(f"an argument is name=value, not {word!r}")
+        is_json = name.endswith(":")
+        name = name.removesuffix(":")
+        part = properties.get(name, {})
+        is_text = part.get("type") == "string" or (not part and not is_json)
+        arguments[name] = value if is_text and not is_json else _json(name, value, strict=is_json)
+    return arguments
+
+
+def _json(name: str, text: str, *, strict: bool) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        if strict:
+            raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
+        return text  # The server says what is wrong with it, in its own words.
+
+
+def _answers(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path}: {error}") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"{path} is an object: answers by key or by message")
+    return found
+
+
+def _client(name: str, headers: Sequence[str] | None, mode: str, **options: Any) -> Client:
+    if mode not in get_args(Mode):
+        raise typer.BadParameter(f"--mode is one of {', '.join(get_args(Mode))}")
+    if headers:
+        pairs = (header.partition(":") for header in headers)
+        options["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
+    try:
+        return Client(target_of(name), mode=mode, **options)  # type: ignore[arg-type]
+    except (NotFound, ValueError, TypeError) as error:
+        fail(str(error), 2)
+
+
+def _run(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except ConnectionLost as error:
+        fail(str(error), UNREACHABLE)
+    except Unanswerable as error:
+        fail(str(error), NEEDS_ANSWER)
+    except NobodyAnswers as error:
+        typer.echo(json.dumps(error.question, ensure_ascii=False), err=True)
+        fail(str(error), NEEDS_ANSWER)
+    except CallbackFailed as error:
+        fail(str(error))
+    except MCPError as error:
+        fail(f"the server refuses ({error.code}): {error.message}")
+    except TurnwiseError as error:
+        fail(f"{type(error).__name__}: {error}")
+
+
+def _show(result: Mapping[str, Any]) -> None:
+    for part in result.get("content", ()):
+        if part.get("type") == "text":
+            typer.echo(legible(part["text"], lines=True))
+        else:
+            kind = part.get("mimeType") or part.get("uri") or ""
+            typer.echo(legible(f"[{part.get('type')} {kind}]"))
+    if not result.get("content") and "structuredContent" in result:
+        typer.echo(json.dumps(result["structuredContent"], ensure_ascii=False))
+
+
+def _written(item: Any) -> dict[str, Any]:
+    written: dict[str, Any] = item.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return written
+
+
+def _signature(item: Mapping[str, Any]) -> str:
+    if "inputSchema" in item:
+        required = item["inputSchema"].get("required", ())
+        names = item["inputSchema"].get("properties", {})
+        return "".join(f" {name}=" if name in required else f" [{name}=]" for name in names)
+    return "".join(
+        f" {part['name']}=" if part.get("required") else f" [{part['name']}=]" for part in item.get("arguments", ())
+    )

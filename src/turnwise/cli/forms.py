@@ -1,0 +1,201 @@
+"""A question's form, filled in at a terminal: a line for each field, and a mistake is asked about again at once.
+
+The schema is a stranger's: what it says is shown as text, and checked as the client checks all answers.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from .._schemas import check_for_peers
+from .showing import legible
+
+DECLINE, CANCEL, BACK = "!decline", "!cancel", "!back"
+HELP = f"{DECLINE} refuses, {CANCEL} gives up, {BACK} goes to the field before. Empty takes what is in [brackets]."
+
+Read = Callable[[str], str]
+Say = Callable[[str, str], None]
+
+
+class Refused(Exception):
+    """The user does not want to answer: `action` is decline or cancel."""
+
+    def __init__(self, action: str) -> None:
+        self.action = action
+        super().__init__(action)
+
+
+class _Back(Exception):
+    """The field before is to be filled in again."""
+
+
+class _Skip(Exception):
+    """A field that need not be filled in."""
+
+
+class Choice(NamedTuple):
+    """Something that can be chosen, and what it is called."""
+
+    value: Any
+    title: str
+
+
+class Form:
+    """One form. `read` shows a prompt and gives a line; `say` shows a line in a style."""
+
+    def __init__(self, schema: Mapping[str, Any], read: Read, say: Say) -> None:
+        self._fields: dict[str, Mapping[str, Any]] = dict(schema.get("properties", {}))
+        self._required = set(schema.get("required", ()))
+        self._read = read
+        self._say = say
+
+    def fill(self) -> dict[str, Any]:
+        """The content of an answer; Refused where the user does not want to."""
+        names, content, place = list(self._fields), {}, 0
+        while place < len(names):
+            name = names[place]
+            try:
+                content[name] = self._field(name)
+            except _Skip:
+                content.pop(name, None)
+            except _Back:
+                place = max(0, place - 1)
+                continue
+            place += 1
+        return content
+
+    def _field(self, name: str) -> Any:
+        part = self._fields[name]
+        choices = choices_of(part)
+        self._introduce(name, part, choices)
+        while True:
+            text = self._line(name, part)
+            try:
+                value = default_of(part, name in self._required) if not text else value_of(text, part, choices)
+                check(name, part, value)
+            except ValueError as error:
+                self._say(f"  {legible(str(error))}", "red")
+            else:
+                return value
+
+    def _introduce(self, name: str, part: Mapping[str, Any], choices: list[Choice]) -> None:
+        title = part.get("title")
+        label = name if not isinstance(title, str) or title == name else f"{title} ({name})"
+        need = "" if name in self._required else ", optional"
+        self._say(legible(f"{label}: {described(part)}{need}"), "bold")
+        if isinstance(part.get("description"), str):
+            self._say(f"  {legible(part['description'])}", "dim")
+        for number, choice in enumerate(choices, 1):
+            self._say(legible(f"  {number}  {choice.title}"), "")
+
+    def _line(self, name: str, part: Mapping[str, Any]) -> str:
+        default = part.get("default")
+        shown = "" if default is None else f" [{legible(spelled(default))}]"
+        line = self._read(f"{legible(name)}{shown}> ").strip()
+        if line in (DECLINE, CANCEL):
+            raise Refused(line.removeprefix("!"))
+        if line == BACK:
+            raise _Back
+        return line.replace("!!", "!", 1) if line.startswith("!!") else line
+
+
+def choices_of(part: Mapping[str, Any]) -> list[Choice]:
+    """What there is to choose from; nothing where a field is free."""
+    source = part.get("items", {}) if part.get("type") == "array" else part
+    titled = source.get("oneOf") or source.get("anyOf")
+    if isinstance(titled, list):
+        return [Choice(item.get("const"), str(item.get("title", item.get("const")))) for item in titled]
+    values = source.get("enum")
+    if not isinstance(values, list):
+        return [Choice(True, "yes"), Choice(False, "no")] if part.get("type") == "boolean" else []
+    names = source.get("enumNames")
+    titles = names if isinstance(names, list) and len(names) == len(values) else values
+    return [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
+
+
+def described(part: Mapping[str, Any]) -> str:
+    """The kind of a field, and its bounds, in words."""
+    kind = part.get("type")
+    if kind == "array":
+        return _between("several of", part.get("minItems"), part.get("maxItems"))
+    if kind == "boolean":
+        return "yes or no"
+    if choices_of(part):
+        return "one of"
+    words = {"integer": "a whole number", "number": "a number"}.get(str(kind), "text")
+    words = {"email": "an email address", "uri": "a URI", "date": "a date, 2026-12-31", "date-time": "a time"}.get(
+        str(part.get("format")), words
+    )
+    if kind == "string":
+        return _between(words, part.get("minLength"), part.get("maxLength"), " characters")
+    return _between(words, part.get("minimum"), part.get("maximum"))
+
+
+def _between(words: str, least: Any, most: Any, unit: str = "") -> str:
+    if least is not None and most is not None:
+        return f"{words}, {least} to {most}{unit}"
+    if least is not None:
+        return f"{words}, at least {least}{unit}"
+    return words if most is None else f"{words}, at most {most}{unit}"
+
+
+def default_of(part: Mapping[str, Any], is_required: bool) -> Any:
+    """What an empty line stands for."""
+    if "default" in part:
+        return part["default"]
+    if is_required:
+        raise ValueError("this one is needed")
+    raise _Skip
+
+
+def value_of(text: str, part: Mapping[str, Any], choices: list[Choice]) -> Any:
+    """What a line stands for; ValueError where it is of another kind."""
+    kind = part.get("type")
+    if kind == "array":
+        return [_chosen(word.strip(), choices) for word in text.split(",") if word.strip()]
+    if kind == "boolean":
+        return _truth(text)
+    if choices:
+        return _chosen(text, choices)
+    if kind == "integer":
+        return _number(text, int, "a whole number")
+    if kind == "number":
+        return _number(text, float, "a number")
+    return text
+
+
+def _chosen(text: str, choices: list[Choice]) -> Any:
+    """A choice, by its number, its value or its title."""
+    for choice in choices:
+        if text in (str(choice.value), choice.title):
+            return choice.value
+    if text.isdigit() and 1 <= int(text) <= len(choices):
+        return choices[int(text) - 1].value
+    raise ValueError(f"{text!r} is none of these: give a number from 1 to {len(choices)}, or the words")
+
+
+def _truth(text: str) -> bool:
+    word = text.lower()
+    if word in ("y", "yes", "true", "1"):
+        return True
+    if word in ("n", "no", "false", "0"):
+        return False
+    raise ValueError("yes or no")
+
+
+def _number(text: str, kind: Callable[[str], Any], words: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not {words}") from None
+
+
+def spelled(value: Any) -> str:
+    """A default, as one would type it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def check(name: str, part: Mapping[str, Any], value: Any) -> None:
+    """ValueError where a value does not fit its field."""
+    check_for_peers({"type": "object", "properties": {name: dict(part)}, "required": [name]})({name: value})

@@ -1,0 +1,33 @@
+"""What goes to a terminal. Results go to standard output and all else to standard error, so that pipes get results."""
+
+import sys
+from typing import NoReturn
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+WIDE = 1000
+"""Columns where nobody looks: lines are for other programs, and are not broken."""
+
+
+def legible(text: str, *, lines: bool = False) -> str:
+    """What others wrote, without what a terminal would take for a command."""
+    kept = "\n" if lines else ""
+    return "".join(letter if letter.isprintable() or letter in kept else "\ufffd" for letter in text)
+
+
+def note(text: str, style: str = "") -> None:
+    """Say something to the person at the terminal. Nothing in it is markup."""
+    console().print(Text(text, style=style))
+
+
+def console() -> Console:
+    """Standard error, as it is now."""
+    return Console(stderr=True, width=None if sys.stderr.isatty() else WIDE, highlight=False)
+
+
+def fail(reason: str, code: int = 1) -> NoReturn:
+    """Say what is wrong, and end."""
+    typer.echo(legible(reason, lines=True), err=True)
+    raise typer.Exit(code)
