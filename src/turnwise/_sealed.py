@@ -130,6 +130,11 @@ class KeyRing:
         self._minter = ring[0]
         self._keys: dict[bytes, _Key] = {key.id: key for key in ring}
 
+    @property
+    def ids(self) -> list[str]:
+        """By what the keys are known in tokens. Ids are no secret."""
+        return [key.hex() for key in self._keys]
+
     def seal(self, payload: bytes) -> str:
         """Encrypt under the first key."""
         sealed = binascii.b2a_base64(self._minter.encrypt(payload), newline=False)

@@ -5,8 +5,10 @@ serve.
 import typer
 
 from .calling import call, list_offers
+from .key_commands import keys
 from .serve import serve
 from .tasks import tasks, worker
+from .token_command import token
 
 app = typer.Typer(
     name="turnwise",
@@ -20,6 +22,8 @@ app.command()(call)
 app.command("list")(list_offers)
 app.command()(worker)
 app.add_typer(tasks, name="tasks")
+app.add_typer(keys, name="keys")
+app.add_typer(token, name="token")
 
 
 @app.callback()

@@ -45,6 +45,9 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
     caller_header: Annotated[
         str | None, typer.Option(help="The header by which a proxy tells callers apart, such as X-Real-IP.")
     ] = None,
+    instance_header: Annotated[
+        bool, typer.Option("--instance-header", help="Name host and process in each response, as X-Instance.")
+    ] = False,
     drain: Annotated[float, typer.Option(min=0, help="Seconds to serve on after SIGTERM, with /readyz at 503.")] = 0.0,
     grace: Annotated[int, typer.Option(min=0, help="Seconds for requests under way to finish.")] = 30,
 ) -> None:
@@ -77,6 +80,7 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
         drain=drain,
         grace=grace,
         workers=workers,
+        names_instance=instance_header,
     )
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
     raise typer.Exit(_run(options, metrics))

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -44,6 +45,7 @@ class ServeOptions:
     drain: float = 0.0
     grace: int = 30
     workers: int = 1
+    names_instance: bool = False
     says_where: bool = True
 
     @property
@@ -111,7 +113,8 @@ async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socke
     )
     stages = Stages(server.close_subscriptions, server.drain, options.drain, options.grace)
     level = "debug" if options.log_level == "debug" else "warning"  # Of its own uvicorn says where it is by process.
-    web = make_server(app, options.host, options.port, level, stages, log_config=None)
+    instance = f"{socket.gethostname()}:{os.getpid()}" if options.names_instance else None
+    web = make_server(app, options.host, options.port, level, stages, log_config=None, instance=instance)
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server, options)
     if options.says_where:

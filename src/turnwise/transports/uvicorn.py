@@ -339,10 +339,17 @@ class Stages(NamedTuple):
     grace: int = GRACE
 
 
-def make_server(
-    app: App, host: str, port: int, log_level: str, stages: Stages, *, log_config: Any = LOGGING_CONFIG
+def make_server(  # noqa: PLR0913 - by keyword
+    app: App,
+    host: str,
+    port: int,
+    log_level: str,
+    stages: Stages,
+    *,
+    log_config: Any = LOGGING_CONFIG,
+    instance: str | None = None,
 ) -> uvicorn.Server:
-    """A server that lets requests in flight finish."""
+    """A server that lets requests in flight finish; `instance` is how it calls itself in every response."""
     config = uvicorn.Config(
         app,
         host=host,
@@ -354,6 +361,7 @@ def make_server(
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        headers=[] if instance is None else [("x-instance", instance)],
         timeout_graceful_shutdown=stages.grace,
         lifespan="on",
     )

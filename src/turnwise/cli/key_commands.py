@@ -1,0 +1,98 @@
+"""`turnwise keys`: new, rotate, check."""
+
+import os
+import secrets
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._sealed import KeyRing
+from .keys import KeySource, NoKeys
+from .showing import fail
+
+keys = typer.Typer(no_args_is_help=True, help="Make, rotate and check the keys that seal states.")
+
+File = Annotated[Path, typer.Argument(help="A file with one key a line; the first mints.", metavar="FILE")]
+
+
+class Phase(StrEnum):
+    """A rotation has three phases; between two of them, all instances have to have the file of the first."""
+
+    add = "add"
+    mint = "mint"
+    drop = "drop"
+
+
+_DONE = {
+    Phase.add: "A new key is in the file, last. Bring the file to all instances (SIGHUP reads it), then: --phase mint",
+    Phase.mint: "The new key is first, and mints. Bring the file to all instances; when no state under the old key can "
+    "be alive any more (an hour unless you set a ttl, and for as long as tasks are kept), then: --phase drop",
+    Phase.drop: "Only the first key is left. Bring the file to all instances.",
+}
+
+
+@keys.command()
+def new(
+    file: Annotated[Path | None, typer.Option(help="Write it to this new file, which only you can read.")] = None,
+) -> None:
+    """A new key, on standard output or in a file."""
+    key = secrets.token_urlsafe(32)
+    if file is None:
+        typer.echo(key)
+        return
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        fail(f"{file}: {error.strerror}")
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(f"{key}\n")
+    typer.echo(f"{file} has one key. Give it to all instances: turnwise serve ... --keys-file {file}", err=True)
+
+
+@keys.command()
+def rotate(
+    file: File, phase: Annotated[Phase, typer.Option(help="add, then mint, then drop; each on all instances.")]
+) -> None:
+    """One phase of a rotation, in which no flow is lost."""
+    found = _read(KeySource(str(file)))
+    if phase is Phase.add:
+        found = [*found, secrets.token_urlsafe(32)]
+    elif len(found) < 2:
+        fail(f"{file} has one key: a rotation begins with --phase add")
+    else:
+        found = [found[-1], *found[:-1]] if phase is Phase.mint else found[:1]
+    _write(file, found)
+    typer.echo(_DONE[phase], err=True)
+
+
+@keys.command()
+def check(
+    file: Annotated[Path | None, typer.Argument(help="A file with one key a line.", metavar="FILE")] = None,
+    env: Annotated[str | None, typer.Option(help="A variable with keys between commas.")] = None,
+) -> None:
+    """Whether keys are good, and by which ids they are known; ids are no secret, so that instances can be compared."""
+    if (file is None) == (env is None):
+        raise typer.BadParameter("give a FILE or --env")
+    source = KeySource(None if file is None else str(file), env)
+    for number, key in enumerate(_read(source)):
+        typer.echo(f"{KeyRing([key]).ids[0]}  {'mints and verifies' if number == 0 else 'verifies'}")
+    if (warning := source.warning()) is not None:
+        fail(warning)
+
+
+def _read(source: KeySource) -> list[str]:
+    try:
+        return source.read()
+    except NoKeys as error:
+        fail(str(error))
+
+
+def _write(file: Path, found: list[str]) -> None:
+    """All of the file or none of it: a server may be reading."""
+    descriptor, name = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}.")
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write("".join(f"{key}\n" for key in found))
+    os.replace(name, file.resolve())
