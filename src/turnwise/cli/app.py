@@ -5,7 +5,10 @@ serve.
 import typer
 
 from .calling import call, list_offers
+from .dev import dev, stdio
+from .doctor import doctor
 from .key_commands import keys
+from .new import new
 from .serve import serve
 from .tasks import tasks, worker
 from .token_command import token
@@ -17,9 +20,13 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
+app.command()(new)
+app.command()(dev)
 app.command()(serve)
+app.command()(stdio)
 app.command()(call)
 app.command("list")(list_offers)
+app.command()(doctor)
 app.command()(worker)
 app.add_typer(tasks, name="tasks")
 app.add_typer(keys, name="keys")

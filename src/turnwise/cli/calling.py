@@ -60,11 +60,10 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     if traced:
         trace(client)
     result = _run(_called(client, tool, arguments or (), given, timeout))
-    written = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     if as_json:
-        sys.stdout.write(json.dumps(written, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(_written(result), ensure_ascii=False) + "\n")
     else:
-        _show(written)
+        _show(result)
     raise typer.Exit(1 if result.is_error else 0)
 
 
@@ -196,15 +195,15 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
         fail(f"{type(error).__name__}: {error}")
 
 
-def _show(result: Mapping[str, Any]) -> None:
-    for part in result.get("content", ()):
-        if part.get("type") == "text":
-            typer.echo(legible(part["text"], lines=True))
+def _show(result: Any) -> None:
+    for part in result.content:
+        if part.type == "text":
+            typer.echo(legible(part.text, lines=True))
         else:
-            kind = part.get("mimeType") or part.get("uri") or ""
-            typer.echo(legible(f"[{part.get('type')} {kind}]"))
-    if not result.get("content") and "structuredContent" in result:
-        typer.echo(json.dumps(result["structuredContent"], ensure_ascii=False))
+            kind = getattr(part, "mime_type", None) or getattr(part, "uri", "")
+            typer.echo(legible(f"[{part.type} {kind}]"))
+    if not result.content and result.structured_content is not None:
+        typer.echo(json.dumps(result.structured_content, ensure_ascii=False))
 
 
 def _written(item: Any) -> dict[str, Any]:

@@ -47,6 +47,7 @@ class ServeOptions:
     workers: int = 1
     names_instance: bool = False
     says_where: bool = True
+    says_keys: bool = True
 
     @property
     def keys(self) -> KeySource:
@@ -129,7 +130,7 @@ def _say(server: MCPServer[Any], options: ServeOptions) -> None:
     """What an operator should know, once for all workers."""
     if (warning := options.keys.warning()) is not None:
         log.warning("%s", warning)
-    if not options.keys and server.has_drawn_keys:
+    if options.says_keys and not options.keys and server.has_drawn_keys:
         log.info(
             "no keys were given, and one was drawn: other machines do not have it, and questions that are open when "
             "this ends cannot be answered any more. --keys-file keeps them"

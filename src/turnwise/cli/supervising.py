@@ -6,6 +6,7 @@ up at all ends everything. Workers end when the parent does, however that ends.
 
 import json
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -43,16 +44,20 @@ class Worker(NamedTuple):
 
 
 class Supervisor:
-    """Keeps so many workers serving."""
+    """Keeps so many workers serving. With `is_patient`, one that will not come up is left alone until all are started
+    anew.
+    """
 
-    def __init__(self, options: ServeOptions, metrics: tuple[str, int] | None) -> None:
+    def __init__(self, options: ServeOptions, metrics: tuple[str, int] | None, *, is_patient: bool = False) -> None:
         self._options = options if options.keys else replace(options, key=secrets.token_urlsafe(32))
         count = self._count = options.workers
         self._metrics = metrics
         self._places: dict[int, Worker] = {}
         self._pauses = dict.fromkeys(range(count), 0.0)
         self._due = dict.fromkeys(range(count), 0.0)
-        self._stop = threading.Event()
+        self._is_patient = is_patient
+        self._is_new = threading.Event()
+        self.stopping = threading.Event()
         self._has_served = False
         self._figures: str | None = None
 
@@ -88,18 +93,27 @@ class Supervisor:
 
     def _look_after(self, listening: socket.socket) -> int:
         for ending in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(ending, lambda *_: self._stop.set())
+            signal.signal(ending, lambda *_: self.stopping.set())
         signal.signal(signal.SIGHUP, lambda *_: self._reload())
-        while not self._stop.is_set():
+        while not self.stopping.is_set():
             for number in range(self._count):
                 if number not in self._places and time.monotonic() >= self._due[number]:
                     self._places[number] = self._started(number, listening)
-            if self._bury():
+            if self._bury() and not self._is_patient:
                 self._end()
                 return REFUSED
-            self._stop.wait(LOOK_SECONDS)
+            if self._is_new.is_set():
+                self._is_new.clear()
+                self._end()
+                self._places.clear()
+                self._due = dict.fromkeys(self._due, 0.0)
+            self.stopping.wait(LOOK_SECONDS)
         self._end()
         return 0
+
+    def start_anew(self) -> None:
+        """Have all workers replaced; this may be called from another thread."""
+        self._is_new.set()
 
     def _started(self, number: int, listening: socket.socket) -> Worker:
         options = replace(self._options, says_where=number == 0 and self._pauses[number] == 0)
@@ -131,6 +145,7 @@ class Supervisor:
             del self._places[worker.number]
             self._forget(worker)
             if code == REFUSED:
+                self._due[worker.number] = math.inf  # Until it is started anew, where that can happen.
                 return True
             lived = time.monotonic() - worker.began
             self._has_served = self._has_served or lived > SHORT_LIFE

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _LAST_WORDS = 0.25
-_TELLING = ("WWW-Authenticate", "Retry-After", "X-Instance", SESSION)
+_TELLING = ("WWW-Authenticate", "Retry-After", "X-Instance", "Date", SESSION)
 
 
 async def body(response: "aiohttp.ClientResponse", largest: int) -> bytes:

@@ -1,0 +1,5 @@
+"""`python -m turnwise.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,159 @@
+"""`turnwise doctor`: what is wrong with how a server is served, found by asking it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from ..client import Client
+from ..errors import ConnectionLost, TurnwiseError
+from ..server import MCPServer
+from .keys import KeySource, NoKeys
+from .loading import NotFound, load
+from .showing import fail, legible, note
+from .tracing import INSTANCE
+
+LOOKS = 12
+"""So many requests look for the instances behind a balancer."""
+SKEW = 5.0
+BUFFERED = 3.0
+"""Seconds after which a stream that has said nothing is held up on its way."""
+
+Styles = {"good": "green", "look": "yellow", "bad": "red"}
+
+
+class Finding(NamedTuple):
+    """Something that was looked at: good, worth a look, or bad."""
+
+    how: str
+    what: str
+
+
+def doctor(
+    target: Annotated[str, typer.Argument(help="A URL, or a server: module:attribute.", metavar="TARGET")],
+    keys_file: Annotated[str | None, typer.Option(help="A file with one key a line.")] = None,
+    keys_env: Annotated[str | None, typer.Option(help="A variable with keys between commas.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="How many processes are to share the port.")] = 1,
+) -> None:
+    """Look for what goes wrong where a server is deployed: keys, workers, proxies, clocks. Exit code 1: it is bad."""
+    source = KeySource(keys_file, keys_env)
+    try:
+        found = _visited(target) if target.startswith(("http://", "https://")) else _read(load(target), source, workers)
+        findings = [*_keys(source), *asyncio.run(_gathered(found))]
+    except NotFound as error:
+        fail(str(error), 2)
+    for finding in findings:
+        note(legible(f"{finding.how:5} {finding.what}"), Styles[finding.how])
+    raise typer.Exit(1 if any(finding.how == "bad" for finding in findings) else 0)
+
+
+async def _gathered(found: AsyncIterator[Finding]) -> list[Finding]:
+    return [finding async for finding in found]
+
+
+def _keys(source: KeySource) -> list[Finding]:
+    if not source:
+        return []
+    try:
+        keys = source.read()
+    except NoKeys as error:
+        return [Finding("bad", f"keys: {error}")]
+    findings = [Finding("good", f"keys: {len(keys)} in {source.name}, the first mints")]
+    if len(set(keys)) < len(keys):
+        findings.append(Finding("look", f"keys: one is in {source.name} twice"))
+    if (warning := source.warning()) is not None:
+        findings.append(Finding("bad", f"keys: {warning}"))
+    return findings
+
+
+async def _read(server: MCPServer[Any], source: KeySource, workers: int) -> AsyncIterator[Finding]:
+    """What a server's own settings tell."""
+    if server.has_drawn_keys and not source:
+        how = "bad" if workers > 1 else "look"
+        yield Finding(how, "keys: the server has none of its own: states are good for one process, and until it ends")
+    if workers > 1 and server.has_sessions:
+        yield Finding("look", "workers: clients of 2025-11-25 and before need one worker for each port")
+    if server.tasks is not None and not getattr(server.tasks.store, "is_durable", True):
+        yield Finding("bad" if workers > 1 else "look", "tasks: they are kept in memory, and end with the process")
+    async with Client(server) as client:
+        tools = await client.list_tools()
+    yield Finding("good" if tools.tools else "look", f"tools: {len(tools.tools)}")
+
+
+async def _visited(url: str) -> AsyncIterator[Finding]:
+    """What a server that is being served tells, and what stands between."""
+    client = Client(url, cache=False)
+    channel: Any = client._channel
+    channel.shows_headers = True
+    try:
+        async with client:
+            yield Finding("good", f"reached: {client.protocol_version}, {_name(client)}")
+            for look in (_clock, _instances, _streams):
+                async for finding in look(client, channel):
+                    yield finding
+    except ConnectionLost as error:
+        yield Finding("bad", str(error))
+    except TurnwiseError as error:
+        yield Finding("bad", f"{type(error).__name__}: {error}")
+
+
+def _name(client: Client) -> str:
+    info = client.server_info
+    return "a server without a name" if info is None else f"{info.name} {info.version}"
+
+
+async def _headers(client: Client, channel: Any) -> dict[str, str]:
+    """The headers of one plain reply."""
+    found: dict[str, str] = {}
+    exchange: Callable[..., Awaitable[Any]] = channel.exchange
+
+    async def noted(request: Any, notified: Any) -> Any:
+        reply = await exchange(request, notified)
+        found.update(reply.headers or {})
+        return reply
+
+    channel.exchange = noted
+    try:
+        await client.discover()
+    finally:
+        channel.exchange = exchange
+    return found
+
+
+async def _clock(client: Client, channel: Any) -> AsyncIterator[Finding]:
+    before = time.time()
+    told = (await _headers(client, channel)).get("Date")
+    after = time.time()
+    if told is None:
+        yield Finding("look", "clock: the server does not tell the time")
+        return
+    theirs = parsedate_to_datetime(told).timestamp()
+    skew = max(theirs - after, before - 1 - theirs, 0.0)  # A date has no parts of seconds.
+    how = "good" if skew < SKEW else "bad"
+    more = "" if how == "good" else ": states expire too early or too late where clocks differ"
+    yield Finding(how, f"clock: within {skew:.0f} s of this one{more}")
+
+
+async def _instances(client: Client, channel: Any) -> AsyncIterator[Finding]:
+    seen = [(await _headers(client, channel)).get(INSTANCE) for _ in range(LOOKS)]
+    names = sorted({name for name in seen if name is not None})
+    if names:
+        yield Finding("good", f"instances: {len(names)} answered {LOOKS} times: {', '.join(names)}")
+    else:
+        yield Finding("look", "instances: nobody says who answers; turnwise serve --instance-header does")
+
+
+async def _streams(client: Client, channel: Any) -> AsyncIterator[Finding]:
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(BUFFERED), client.listen(tools_list_changed=True):
+            seconds = time.perf_counter() - began
+    except TimeoutError:
+        yield Finding("bad", "streams: the first event does not come through: does a proxy buffer responses?")
+    except TurnwiseError as error:
+        yield Finding("look", f"streams: no subscriptions: {error}")
+    else:
+        yield Finding("good", f"streams: the first event came after {seconds * 1000:.0f} ms")

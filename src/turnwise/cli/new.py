@@ -1,0 +1,118 @@
+"""`turnwise new`: a project that asks a question, and passes its own test."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._version import __version__
+from .showing import fail, note
+
+SERVER = '''"""{title}: an MCP server whose tools can ask."""
+
+from turnwise import AcceptedElicitation, Context, MCPServer
+
+server = MCPServer("{name}")
+
+
+@server.tool()
+async def greet(city: str, ctx: Context) -> str:
+    """Greet somebody who is visiting a city."""
+    visitor = await ctx.elicit(f"Who is visiting {{city}}?", str, key="visitor")
+    if not isinstance(visitor, AcceptedElicitation):
+        return "Nobody to greet."
+    return f"Hello {{visitor.data}}, welcome to {{city}}!"
+'''
+
+TEST = '''"""The tool is called as a client calls it, and its question is answered."""
+
+import asyncio
+
+from {module} import server
+from turnwise import Client
+
+
+async def ada(asking, params):
+    return {{"action": "accept", "content": {{"value": "Ada"}}}}
+
+
+async def nobody(asking, params):
+    return {{"action": "decline"}}
+
+
+def greeting(answer) -> str:
+    async def run() -> str:
+        async with Client(server, elicitation_callback=answer) as client:
+            result = await client.call_tool("greet", {{"city": "Ulm"}})
+            return result.content[0].text
+
+    return asyncio.run(run())
+
+
+def test_a_visitor_is_greeted() -> None:
+    assert greeting(ada) == "Hello Ada, welcome to Ulm!"
+
+
+def test_nobody_is_not() -> None:
+    assert greeting(nobody) == "Nobody to greet."
+'''
+
+PROJECT = """[project]
+name = "{name}"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["turnwise[cli]>={version}"]
+
+[dependency-groups]
+test = ["pytest>=8"]
+
+[tool.pytest.ini_options]
+pythonpath = ["."]
+"""
+
+README = """# {title}
+
+    pip install 'turnwise[cli]' pytest
+    pytest
+    turnwise dev {module}:server
+
+In another terminal, answer its question:
+
+    turnwise call http://127.0.0.1:8000/mcp greet city=Ulm
+
+On three machines, with one key for all of them:
+
+    turnwise keys new --file keys
+    turnwise serve {module}:server --host 0.0.0.0 --keys-file keys
+"""
+
+IGNORED = "__pycache__/\n.venv/\nkeys\n"
+
+
+def new(name: Annotated[str, typer.Argument(help="The project, and the folder to make.", metavar="NAME")]) -> None:
+    """Make a project with a tool that asks, and a test of it."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+        fail(f"a project's name has letters, digits, - and _, and begins with a letter; not {name!r}", 2)
+    folder = Path(name)
+    if folder.exists():
+        fail(f"{name} is there already")
+    module = name.replace("-", "_").lower()
+    words = {
+        "name": name,
+        "module": module,
+        "title": name.replace("-", " ").replace("_", " ").capitalize(),
+        "version": __version__,
+    }
+    folder.mkdir(parents=True)
+    files = {
+        f"{module}.py": SERVER.format(**words),
+        f"test_{module}.py": TEST.format(**words),
+        "pyproject.toml": PROJECT.format(**words),
+        "README.md": README.format(**words),
+        ".gitignore": IGNORED,
+    }
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    note(f"{name}/ has {', '.join(files)}", "bold")
+    note(f"cd {name}\npytest\nturnwise dev {module}:server")
