@@ -138,12 +138,21 @@ async def _clock(client: Client, channel: Any) -> AsyncIterator[Finding]:
 
 
 async def _instances(client: Client, channel: Any) -> AsyncIterator[Finding]:
-    seen = [(await _headers(client, channel)).get(INSTANCE) for _ in range(LOOKS)]
+    seen = [await _instance(channel.url) for _ in range(LOOKS)]
     names = sorted({name for name in seen if name is not None})
     if names:
         yield Finding("good", f"instances: {len(names)} answered {LOOKS} times: {', '.join(names)}")
     else:
         yield Finding("look", "instances: nobody says who answers; turnwise serve --instance-header does")
+
+
+async def _instance(url: str) -> str | None:
+    """Who answers on a connection of its own."""
+    client = Client(url, cache=False)
+    channel: Any = client._channel
+    channel.shows_headers = True
+    async with client:
+        return (await _headers(client, channel)).get(INSTANCE)
 
 
 async def _streams(client: Client, channel: Any) -> AsyncIterator[Finding]:
