@@ -110,7 +110,16 @@ def _await_first_reply(process: subprocess.Popen[bytes], port: int, deadline: fl
 
 def _call_once(connection: socket.socket, port: int) -> None:
     talk = next(Phrasebook(port).plain_calls())
-    connection.sendall(next(talk))
+    body = exchange(connection, next(talk))
+    try:
+        talk.send(body)
+    except StopIteration:
+        return
+
+
+def exchange(connection: socket.socket, request: bytes) -> bytes:
+    """Send a request and wait for the body of its reply."""
+    connection.sendall(request)
     data, body = b"", None
     while body is None:
         received = connection.recv(65536)
@@ -118,7 +127,4 @@ def _call_once(connection: socket.socket, port: int) -> None:
             raise WrongReply(f"closed after {data!r}")
         data += received
         body = reply_body(data)
-    try:
-        talk.send(body)
-    except StopIteration:
-        return
+    return body
