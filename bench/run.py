@@ -17,12 +17,11 @@ from bench.machine import Yardstick, on_core, two_cores
 from bench.measure import Bench
 from bench.part import Part
 from bench.replay_part import REPLAY
-from bench.report import Rows
+from bench.report import RESULTS, Rows
 from bench.scale_part import SCALE
 from bench.servers_part import SERVERS
 from bench.tasks_part import TASKS
 
-RESULTS = Path(__file__).parent / "results.json"
 PARTS = (SERVERS, SCALE, CLIENTS, REPLAY, TASKS)
 ATTEMPTS = 2
 QUICK_REPEATS, QUICK_SECONDS = 2, 0.6
@@ -38,7 +37,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--seconds",
         type=float,
-        help="per row and load, default 2 for servers and tasks, 0.9 for scale, 0.6 for clients, 0.3 for replay",
+        help="per row and load, default 2 for servers and tasks, 1.2 for scale, 0.6 for clients, 0.3 for replay",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--out", type=Path, default=RESULTS)

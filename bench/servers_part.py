@@ -20,8 +20,6 @@ SPECS = (
     Spec("typescript", "typescript", program=(str(NODE), str(TYPESCRIPT_SERVER))),
     Spec("turnwise_inline", "turnwise_inline"),
     Spec("turnwise_asgi", "turnwise_inline", ("--asgi",)),
-    Spec("turnwise_1_tool", "turnwise_inline", ("--tools", "1"), ("calls",)),
-    Spec("turnwise_300_tools", "turnwise_inline", ("--tools", "300"), ("calls",)),
 )
 
 RATIOS = (
@@ -44,7 +42,6 @@ RATIOS = (
     Ratio("cpu_per_call_vs_mcp", "calls.cpu_us", "turnwise_inline", "mcp_returned"),
     Ratio("cpu_per_flow_vs_floor", "flows.cpu_us", "turnwise_inline", "floor"),
     Ratio("cpu_per_call_vs_floor", "calls.cpu_us", "turnwise_inline", "floor"),
-    Ratio("cost_with_tools", "calls.cpu_us", "turnwise_300_tools", "turnwise_1_tool"),
     Ratio("floor_flows_vs_mcp_returned", "flows.per_second", "floor", "mcp_returned"),
     Ratio("floor_calls_vs_mcp", "calls.per_second", "floor", "mcp_returned"),
     Ratio("floor_cold_start_vs_mcp", "cold_start_ms", "floor", "mcp_returned"),
