@@ -35,23 +35,23 @@ class _OneWrite:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._kept = b""
+        self.kept = b""
         self.is_closing = transport.is_closing
         self.get_extra_info = transport.get_extra_info
 
     def write(self, data: bytes) -> None:
         if self.is_closing():
-            self._kept = b""  # A request behind another is not told that its client has gone.
-        elif self._kept:
-            self._transport.write(self._kept + data)
-            self._kept = b""
+            self.kept = b""  # A request behind another is not told that its client has gone.
+        elif self.kept:
+            self._transport.write(self.kept + data)
+            self.kept = b""
         elif data.startswith(_HEAD) and not data.startswith(_INTERIM):
-            self._kept = data
+            self.kept = data
         else:
             self._transport.write(data)
 
     def close(self) -> None:
-        if self._kept:
+        if self.kept:
             self.write(b"")
         self._transport.close()
 
@@ -150,7 +150,8 @@ class _Protocol(HttpToolsProtocol):
     _rests_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_OneWrite(transport))  # type: ignore[arg-type]
+        self._line = _OneWrite(transport)
+        super().connection_made(self._line)  # type: ignore[arg-type]
         self.write_whole: Callable[[bytes], None] = transport.write
         self.front = cast("App", self.config.app)
 
@@ -262,6 +263,8 @@ class _Protocol(HttpToolsProtocol):
     # A connection that rests for too long is closed. One timer stays for as long as it is needed.
 
     def on_response_complete(self) -> None:
+        if self._line.kept:  # The response to HEAD, for which no body comes.
+            self._line.write(b"")
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
             return
