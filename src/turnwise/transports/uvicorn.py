@@ -144,6 +144,8 @@ class _Protocol(HttpToolsProtocol):
         self._heads = heads
 
     _coming: _Lane | None = None
+    _running: Any = None
+    """The lane or cycle whose turn it is; `cycle` is the one that came last."""
     _default_heads: tuple[Any, bytes] = (None, b"")
     _is_between = True
     """Whether the parser is between two requests."""
@@ -157,6 +159,9 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._running is not None and self._running is not self.cycle:
+            self._running.disconnected = True
+            self._running.message_event.set()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
 
@@ -188,6 +193,8 @@ class _Protocol(HttpToolsProtocol):
         else:
             self._begin_scope()
             super().on_headers_complete()
+            if not self.pipeline:
+                self._running = self.cycle
 
     def _whole(self) -> dict[bytes, bytes] | None:
         """The headers of a request that takes the lane: small, for the endpoint, with nothing before it."""
@@ -229,7 +236,7 @@ class _Protocol(HttpToolsProtocol):
             self._begin(lane)
 
     def _begin(self, lane: _Lane) -> None:
-        self.cycle = lane  # type: ignore[assignment]
+        self.cycle = self._running = lane  # type: ignore[assignment]
         lane.task = self.loop.create_task(lane.run())
         self.tasks.add(lane.task)
 
@@ -249,6 +256,7 @@ class _Protocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         cycle.disconnected = lane.disconnected
+        self._running = cycle
         if self.cycle is cast("Any", lane):
             self.cycle = cycle
         return cycle
@@ -266,6 +274,7 @@ class _Protocol(HttpToolsProtocol):
         if self._line.kept:  # The response to HEAD, for which no body comes.
             self._line.write(b"")
         if self.pipeline or self.transport.is_closing():
+            self._running = self.pipeline[-1][0] if self.pipeline else None
             super().on_response_complete()
             return
         self.server_state.total_requests += 1
