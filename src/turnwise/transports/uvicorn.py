@@ -149,6 +149,9 @@ class _Protocol(HttpToolsProtocol):
     _default_heads: tuple[Any, bytes] = (None, b"")
     _is_between = True
     """Whether the parser is between two requests."""
+    _is_in_body = False
+    _last_word: str | None = None
+    """Said to what is no HTTP, once what came before it is answered."""
     _rests_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
@@ -183,7 +186,7 @@ class _Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = self._is_between = False
+        self.expect_100_continue = self._is_between = self._is_in_body = False
 
     def on_headers_complete(self) -> None:
         headers = self._whole()
@@ -195,6 +198,7 @@ class _Protocol(HttpToolsProtocol):
             super().on_headers_complete()
             if not self.pipeline:
                 self._running = self.cycle
+        self._is_in_body = True
 
     def _whole(self) -> dict[bytes, bytes] | None:
         """The headers of a request that takes the lane: small, for the endpoint, with nothing before it."""
@@ -216,6 +220,21 @@ class _Protocol(HttpToolsProtocol):
             return None
         return headers if self.cycle is None or self.cycle.response_complete else None
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in its turn: it is no reply to what came before it."""
+        if self._last_word is not None:
+            return
+        if self._is_in_body and self.pipeline:
+            self.pipeline.popleft()
+        elif self._is_in_body and self.cycle.response_started:
+            self.transport.close()
+            return
+        elif self._is_in_body or self._running is None or self._running.response_complete:
+            super().send_400_response(msg)
+            return
+        self._last_word = msg
+        self.flow.pause_reading()
+
     def _begin_scope(self) -> None:
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -229,7 +248,7 @@ class _Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        lane, self._coming, self._is_between = self._coming, None, True
+        lane, self._coming, self._is_between, self._is_in_body = self._coming, None, True, False
         if lane is None:
             super().on_message_complete()
         else:
@@ -273,6 +292,9 @@ class _Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         if self._line.kept:  # The response to HEAD, for which no body comes.
             self._line.write(b"")
+        if self._last_word is not None and not self.pipeline and not self.transport.is_closing():
+            super().send_400_response(self._last_word)
+            return
         if self.pipeline or self.transport.is_closing():
             self._running = self.pipeline[-1][0] if self.pipeline else None
             super().on_response_complete()
