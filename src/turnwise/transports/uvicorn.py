@@ -11,10 +11,12 @@ depends on the client's address.
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -153,6 +155,8 @@ class _Protocol(HttpToolsProtocol):
     _last_word: str | None = None
     """Said to what is no HTTP, once what came before it is answered."""
     _rests_since = 0.0
+    _segment = _again = b""
+    """What is being parsed, and what is to be parsed again."""
 
     def connection_made(self, transport: Any) -> None:
         self._line = _OneWrite(transport)
@@ -170,7 +174,7 @@ class _Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._is_between or (self.cycle is not None and not self.cycle.response_complete):
-            super().data_received(data)
+            self._parse(data)
             return
         head = data[: data.find(b"\r\n\r\n") + 4]
         headers, length = self._heads.get(head, (None, 0))
@@ -178,10 +182,33 @@ class _Protocol(HttpToolsProtocol):
             self._begin(_Lane(self, headers, data[len(head) :]))
             return
         before = self.cycle
-        super().data_received(data)
+        self._parse(data)
         lane: Any = self.cycle
         if lane is not before and isinstance(lane, _Lane) and len(data) == len(head) + len(lane.body):
             self._heads.add(head, lane.headers)
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            self._segment, self._again = data, b""
+            super().data_received(data)
+            data, self._segment = self._again, b""
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Ignore that a request asks for another protocol, as servers may. Its body comes as if it had not, but the
+        parser stops before it: another one goes on, with the same head but for this.
+        """
+        if not self._is_upgrade():
+            return
+        fields = b"".join(b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade")
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        stopped: Any = sys.exception()
+        rest = self._segment[stopped.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._again = b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self.url, version, fields, rest)
+
+    def _is_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -189,6 +216,8 @@ class _Protocol(HttpToolsProtocol):
         self.expect_100_continue = self._is_between = self._is_in_body = False
 
     def on_headers_complete(self) -> None:
+        if self._is_upgrade():
+            return
         headers = self._whole()
         if headers is not None:
             self._coming = _Lane(self, headers)
@@ -212,7 +241,6 @@ class _Protocol(HttpToolsProtocol):
             or int(length) > HIGH_WATER_LIMIT
             or len(headers) != len(self.headers)
             or self.expect_100_continue
-            or parser.should_upgrade()
             or parser.get_http_version() != "1.1"
             or not parser.should_keep_alive()
             or self.flow.write_paused
@@ -248,6 +276,8 @@ class _Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._is_upgrade():
+            return
         lane, self._coming, self._is_between, self._is_in_body = self._coming, None, True, False
         if lane is None:
             super().on_message_complete()
