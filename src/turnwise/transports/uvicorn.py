@@ -11,11 +11,13 @@ depends on the client's address.
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple, cast
 
+import httptools
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -38,23 +40,23 @@ class _OneWrite:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._kept = b""
+        self.kept = b""
         self.is_closing = transport.is_closing
         self.get_extra_info = transport.get_extra_info
 
     def write(self, data: bytes) -> None:
         if self.is_closing():
-            self._kept = b""  # A request behind another is not told that its client has gone.
-        elif self._kept:
-            self._transport.write(self._kept + data)
-            self._kept = b""
+            self.kept = b""  # A request behind another is not told that its client has gone.
+        elif self.kept:
+            self._transport.write(self.kept + data)
+            self.kept = b""
         elif data.startswith(_HEAD) and not data.startswith(_INTERIM):
-            self._kept = data
+            self.kept = data
         else:
             self._transport.write(data)
 
     def close(self) -> None:
-        if self._kept:
+        if self.kept:
             self.write(b"")
         self._transport.close()
 
@@ -162,24 +164,35 @@ class _Protocol(HttpToolsProtocol):
         self._heads = heads
 
     _coming: _Lane | None = None
+    _running: Any = None
+    """The lane or cycle whose turn it is; `cycle` is the one that came last."""
     _default_heads: tuple[Any, bytes] = (None, b"")
     _is_between = True
     """Whether the parser is between two requests."""
+    _is_in_body = False
+    _last_word: str | None = None
+    """Said to what is no HTTP, once what came before it is answered."""
     _rests_since = 0.0
+    _segment = _again = b""
+    """What is being parsed, and what is to be parsed again."""
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(_OneWrite(transport))  # type: ignore[arg-type]
+        self._line = _OneWrite(transport)
+        super().connection_made(self._line)  # type: ignore[arg-type]
         self.write_whole: Callable[[bytes], None] = transport.write
         self.front = cast("App", self.config.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self._running is not None and self._running is not self.cycle:
+            self._running.disconnected = True
+            self._running.message_event.set()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
 
     def data_received(self, data: bytes) -> None:
         if not self._is_between or (self.cycle is not None and not self.cycle.response_complete):
-            super().data_received(data)
+            self._parse(data)
             return
         head = data[: data.find(b"\r\n\r\n") + 4]
         headers, length = self._heads.get(head, (None, 0))
@@ -187,17 +200,42 @@ class _Protocol(HttpToolsProtocol):
             self._begin(_Lane(self, headers, data[len(head) :]))
             return
         before = self.cycle
-        super().data_received(data)
+        self._parse(data)
         lane: Any = self.cycle
         if lane is not before and isinstance(lane, _Lane) and len(data) == len(head) + len(lane.body):
             self._heads.add(head, lane.headers)
 
+    def _parse(self, data: bytes) -> None:
+        while data:
+            self._segment, self._again = data, b""
+            super().data_received(data)
+            data, self._segment = self._again, b""
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Ignore that a request asks for another protocol, as servers may. Its body comes as if it had not, but the
+        parser stops before it: another one goes on, with the same head but for this.
+        """
+        if not self._is_upgrade():
+            return
+        fields = b"".join(b"%b: %b\r\n" % field for field in self.headers if field[0] != b"upgrade")
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        stopped: Any = sys.exception()
+        rest = self._segment[stopped.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._again = b"%b %b HTTP/%b\r\n%b\r\n%b" % (method, self.url, version, fields, rest)
+
+    def _is_upgrade(self) -> bool:
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        self.expect_100_continue = self._is_between = False
+        self.expect_100_continue = self._is_between = self._is_in_body = False
 
     def on_headers_complete(self) -> None:
+        if self._is_upgrade():
+            return
         headers = self._whole()
         if headers is not None:
             self._coming = _Lane(self, headers)
@@ -205,6 +243,9 @@ class _Protocol(HttpToolsProtocol):
         else:
             self._begin_scope()
             super().on_headers_complete()
+            if not self.pipeline:
+                self._running = self.cycle
+        self._is_in_body = True
 
     def _whole(self) -> dict[bytes, bytes] | None:
         """The headers of a request that takes the lane: small, for the endpoint, with nothing before it."""
@@ -218,13 +259,27 @@ class _Protocol(HttpToolsProtocol):
             or int(length) > HIGH_WATER_LIMIT
             or len(headers) != len(self.headers)
             or self.expect_100_continue
-            or parser.should_upgrade()
             or parser.get_http_version() != "1.1"
             or not parser.should_keep_alive()
             or self.flow.write_paused
         ):
             return None
         return headers if self.cycle is None or self.cycle.response_complete else None
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in its turn: it is no reply to what came before it."""
+        if self._last_word is not None:
+            return
+        if self._is_in_body and self.pipeline:
+            self.pipeline.popleft()
+        elif self._is_in_body and self.cycle.response_started:
+            self.transport.close()
+            return
+        elif self._is_in_body or self._running is None or self._running.response_complete:
+            super().send_400_response(msg)
+            return
+        self._last_word = msg
+        self.flow.pause_reading()
 
     def _begin_scope(self) -> None:
         url, headers, expects = self.url, self.headers, self.expect_100_continue
@@ -239,14 +294,16 @@ class _Protocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        lane, self._coming, self._is_between = self._coming, None, True
+        if self._is_upgrade():
+            return
+        lane, self._coming, self._is_between, self._is_in_body = self._coming, None, True, False
         if lane is None:
             super().on_message_complete()
         else:
             self._begin(lane)
 
     def _begin(self, lane: _Lane) -> None:
-        self.cycle = lane  # type: ignore[assignment]
+        self.cycle = self._running = lane  # type: ignore[assignment]
         lane.task = self.loop.create_task(lane.run())
         self.tasks.add(lane.task)
 
@@ -266,6 +323,7 @@ class _Protocol(HttpToolsProtocol):
             on_response=self.on_response_complete,
         )
         cycle.disconnected = lane.disconnected
+        self._running = cycle
         if self.cycle is cast("Any", lane):
             self.cycle = cycle
         return cycle
@@ -280,7 +338,13 @@ class _Protocol(HttpToolsProtocol):
     # A connection that rests for too long is closed. One timer stays for as long as it is needed.
 
     def on_response_complete(self) -> None:
+        if self._line.kept:  # The response to HEAD, for which no body comes.
+            self._line.write(b"")
+        if self._last_word is not None and not self.pipeline and not self.transport.is_closing():
+            super().send_400_response(self._last_word)
+            return
         if self.pipeline or self.transport.is_closing():
+            self._running = self.pipeline[-1][0] if self.pipeline else None
             super().on_response_complete()
             return
         self.server_state.total_requests += 1
