@@ -6,12 +6,13 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -124,12 +125,14 @@ def answering(asked: Mapping[str, Any], value: Any) -> dict[str, Any]:
 
 
 class Door(NamedTuple):
-    """Where requests are sent, each over a connection of its own."""
+    """Where requests are sent, each over a connection of its own; `named` is whom they say they look for."""
 
     port: int
+    tls: ssl.SSLContext | None = None
+    named: str = "localhost"
 
     def get(self, path: str) -> Answered:
-        return self._exchange("GET", path, b"", {})
+        return self.exchange("GET", path, b"", {})
 
     def call(
         self,
@@ -139,16 +142,20 @@ class Door(NamedTuple):
         **members: Any,
     ) -> Answered:
         body = written(tool, arguments, **members)
-        return self._exchange("POST", "/mcp", body, {**headers_of(tool), **(headers or {})})
+        return self.exchange("POST", "/mcp", body, {**headers_of(tool), **(headers or {})})
 
     def begin(self, tool: str, arguments: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> socket.socket:
         """A call whose reply nobody waits for yet."""
         body = written(tool, arguments)
-        lines = {"Host": "localhost", "Content-Length": str(len(body)), **headers_of(tool), **(headers or {})}
+        lines = {"Host": self.named, "Content-Length": str(len(body)), **headers_of(tool), **(headers or {})}
         head = "\r\n".join(["POST /mcp HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""])
-        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+        connection = self.connect()
         connection.sendall(head.encode() + body)
         return connection
+
+    def connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+        return connection if self.tls is None else self.tls.wrap_socket(connection, server_hostname=self.named)
 
     def order(self, item: str, between: Callable[[], Any] = lambda: None) -> str:
         """Three rounds; something may happen between them."""
@@ -158,15 +165,22 @@ class Door(NamedTuple):
         between()
         return self.call("order", {"item": item}, **answering(asked, "blue")).text
 
+    def who(self) -> set[str]:
+        """The processes that get some calls which are made at once."""
+        with ExitStack() as stack:
+            connections = [stack.enter_context(self.begin("who", {})) for _ in range(4)]
+            return {reply_on(connection).text for connection in connections}
+
     def is_ready(self) -> bool:
         with suppress(OSError, http.client.HTTPException):
             return self.get("/readyz").status == 200
         return False
 
-    def _exchange(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answered:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+    def exchange(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answered:
+        connection = http.client.HTTPConnection(self.named, self.port, timeout=PATIENCE)
+        connection.sock = self.connect()
         try:
-            connection.request(method, path, body, dict(headers))
+            connection.request(method, path, body, {"Host": self.named, **headers})
             return answer_of(connection.getresponse())
         finally:
             connection.close()
@@ -229,11 +243,8 @@ class Served:
         door = self.door
         until(door.is_ready)
         pids: set[str] = set()
-        while len(pids) < workers:
-            connections = [door.begin("who", {}) for _ in range(4)]
-            for connection in connections:
-                pids.add(reply_on(connection).text)
-                connection.close()
+        while workers > 1 and len(pids) < workers:
+            pids |= door.who()
         return door
 
     def workers(self) -> list[int]:

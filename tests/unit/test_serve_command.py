@@ -233,13 +233,7 @@ def test_sighup_without_a_key_file_is_told_and_changes_nothing(tmp_path: Path) -
 
 def until_serving(door: Door, pid: int) -> None:
     """Wait until a worker that was just started takes calls."""
-    connections = []
-    seen: set[str] = set()
-    while str(pid) not in seen:
-        connections = [door.begin("who", {}) for _ in range(4)]
-        seen |= {reply_on(connection).text for connection in connections}
-        for connection in connections:
-            connection.close()
+    until(lambda: str(pid) in door.who())
 
 
 def test_a_worker_that_is_killed_is_replaced_and_flows_go_on(tmp_path: Path) -> None:
