@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.properties.connecting import Connection, Response, Service, run
+from tests.properties.connecting import Response, Service, run
 from tests.properties.test_any_bytes import (
     GOOD,
     HEADER_NAMES,
