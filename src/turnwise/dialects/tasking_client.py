@@ -1,7 +1,7 @@
 """Tasks as a client of 2026-07-28 meets them (SEP-2663)."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..errors import BecameTask, InvalidReply
 from .words import TASKS
@@ -51,7 +51,8 @@ def status(result: Mapping[str, Any]) -> TaskStatus:
         raise InvalidReply("the task has no id or no status that is known")
     poll, requests = result.get("pollIntervalMs"), result.get("inputRequests", {})
     # Bounded before it is divided: a whole number may be larger than any float.
-    pause = min(max(poll, SHORTEST_POLL), LONGEST_POLL) / 1000 if type(poll) in (int, float) else 1.0
+    is_number = isinstance(poll, int | float) and not isinstance(poll, bool)
+    pause = min(max(cast("float", poll), SHORTEST_POLL), LONGEST_POLL) / 1000 if is_number else 1.0
     if not isinstance(requests, dict):
         raise InvalidReply("inputRequests is no object")
     outcome, error = result.get("result"), result.get("error")
