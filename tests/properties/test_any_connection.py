@@ -276,7 +276,6 @@ async def at_once(service: Service, *parts: bytes, methods: Sequence[str]) -> li
     return responses
 
 
-@settings(max_examples=settings().max_examples * 2)
 @given(several(), SEAMS, CUTS, st.booleans())
 @example([asking(PROMPT[-1]), asking(PROMPT[1])], [(0, "end", 0)], [], True)
 def test_requests_behind_each_other_get_their_own_replies_in_order(
@@ -302,7 +301,6 @@ def test_requests_behind_each_other_get_their_own_replies_in_order(
     run(flow)
 
 
-@settings(max_examples=settings().max_examples * 2)
 @given(several(), broken() | st.sampled_from(NO_HTTP), SEAMS, st.booleans())
 @example([asking(PROMPT[-1])], NO_HTTP[0], [], False)
 def test_what_is_hardly_http_takes_nothing_from_what_came_before(
@@ -333,7 +331,6 @@ LISTENING = request("subscriptions/listen", notifications={"toolsListChanged": T
 HANGUPS = st.sampled_from([None, ConnectionResetError("gone")])
 
 
-@settings(max_examples=settings().max_examples * 2)
 @given(several(), CUTS, st.integers(0, 1500), st.integers(0, 20), HANGUPS)
 @example([asking(LISTENING), asking(PROMPT[1])], [], 1500, 20, None)
 @example([asking(LISTENING), asking(PROMPT[1])], [750], 1500, 20, None)
@@ -367,7 +364,6 @@ def with_a_known_head(draw: st.DrawFn) -> list[Sent]:
     return [replace(first, body=first.body.replace(b'"id": 100', b'"id": %d' % number)) for number in ids]
 
 
-@settings(max_examples=settings().max_examples * 2)
 @given(with_a_known_head(), st.lists(CUTS, min_size=6, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_a_head_that_is_known_says_the_same(requests: list[Sent], cuts: list[list[int]], anew: list[bool]) -> None:
     """On this connection or on others, whole or in parts, with the head heard before or not."""

@@ -217,7 +217,8 @@ def test_a_stream_says_the_same_in_whatever_parts_it_comes(text: str, cuts: list
 
 def fed(parts: list[bytes], largest: int) -> tuple[list[Any], Any]:
     """What a stream says, and where it stands: its last id and pause, or that it was given up."""
-    events, found = Events(largest, {"input_required": True}), []
+    events = Events(largest, {"input_required": True})
+    found: list[Any] = []
     try:
         for part in parts:
             found += events.feed(part)

@@ -58,7 +58,7 @@ def test_a_token_gives_back_what_was_sealed(one: Call, bearer: Bearer, ledger: A
     assert SECURITY.unseal(late, bearer, token) == (lineage, ledger, True)
 
 
-@settings(max_examples=settings().max_examples * 3)
+@settings(max_examples=settings().max_examples * 2)
 @given(st.data(), JSON)
 def test_a_token_that_was_changed_opens_nothing(data: st.DataObject, ledger: Any) -> None:
     bearer = Bearer("alice", "a")
@@ -164,7 +164,7 @@ def retried(tool: str, token: str, answers: dict[str, Any]) -> Any:
     return over_the_wire(json.dumps(request("tools/call", **params)).encode(), ALICE)
 
 
-@settings(max_examples=settings().max_examples * 3)
+@settings(max_examples=settings().max_examples * 2)
 @given(st.data(), st.sampled_from(TOOLS))
 def test_a_ledger_that_nobody_wrote_is_refused_or_read(data: st.DataObject, tool: str) -> None:
     result, token = data.draw(strange(tool))
