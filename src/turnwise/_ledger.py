@@ -88,6 +88,7 @@ class Ledger:
             }
             trace, is_spilled = tail or (None, False)
             asked, handed = {**asked}, {**handed}
+            _check(started, (sequence, sheds, is_spilled), entries)
             return cls(lineage, started, sequence, sheds, version, entries, asked, handed, state, trace, is_spilled)
         except (ValueError, TypeError, LookupError, AttributeError):
             raise InvalidRequestState("the ledger has another format") from None
@@ -99,7 +100,17 @@ class Ledger:
 
 _new: Final = tuple.__new__
 """Entries are made for every row in every round; this spares a frame for each."""
+_KINDS: Final = frozenset({ANSWER, RAW, STEP, FAILURE, CLOCK, MARKER, SPILLED})
 _PACKED: Final = {_ACCEPTED: ANSWER, _ACCEPTED_RAW: RAW}
+
+
+def _check(started: Any, counts: tuple[Any, ...], entries: Mapping[Any, Entry]) -> None:
+    """TypeError where another version has put something else in a place; what it calls by another name is not read."""
+    if type(started) not in (float, int) or tuple(map(type, counts)) != (int, int, bool):
+        raise TypeError
+    "".join(entries)
+    if not _KINDS.issuperset([entry[0] for entry in entries.values()]):
+        raise TypeError
 
 
 def _pack(entry: Entry) -> tuple[str, str, Any]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.properties.test_any_bytes import RAW, VALUES, node, places, written
 from tests.unit.scripted import DONE, EVENTS, Line, Request, Script, event, http, run, visiting
-from turnwise import Client, DeadlineExceeded, PeerError, TurnwiseError
+from turnwise import Client, DeadlineExceeded, InvalidReply, PeerError, TurnwiseError
 from turnwise.transports.sse import Events
 
 Ask = Callable[[Client], Awaitable[Any]]
@@ -213,6 +213,46 @@ def test_a_stream_says_the_same_in_whatever_parts_it_comes(text: str, cuts: list
     in_parts = Events(1000)
     found = [data for part in split(whole, cuts) for data in in_parts.feed(part)]
     assert found == list(Events(1000).feed(whole))
+
+
+def fed(parts: list[bytes], largest: int) -> tuple[list[Any], Any]:
+    """What a stream says, and where it stands: its last id and pause, or that it was given up."""
+    events = Events(largest, {"input_required": True})
+    found: list[Any] = []
+    try:
+        for part in parts:
+            found += events.feed(part)
+    except InvalidReply:
+        return found, "too large"
+    return found, (events.last_id, events.retry)
+
+
+FIELDS = st.sampled_from([b"data", b"data:", b"event: message", b"event: input_required", b"event: x", b"id: ", b"id"])
+ODD_LINES = st.sampled_from(
+    [b": comment", b"retry: 12", b"retry: -1", b"retry: " + b"9" * 30, b"\xef\xbb\xbfdata: x", b""]
+)
+LINES = st.tuples(FIELDS, st.binary(max_size=12)).map(b"".join) | ODD_LINES | st.binary(max_size=12)
+STREAMS = st.lists(
+    st.tuples(LINES, st.sampled_from([b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n"])), max_size=20
+)
+
+
+@settings(max_examples=settings().max_examples * 3)
+@given(STREAMS.map(lambda lines: b"".join(map(b"".join, lines))), st.lists(st.integers(0, 400), max_size=8))
+def test_any_bytes_are_the_same_events_in_whatever_parts_they_come(text: bytes, cuts: list[int]) -> None:
+    one_by_one = [text[place : place + 1] for place in range(len(text))]
+    whole = fed([text], 1000)
+    assert fed(split(text, cuts), 1000) == whole
+    assert fed(one_by_one, 1000) == whole
+
+
+@given(STREAMS.map(lambda lines: b"".join(map(b"".join, lines))), st.integers(0, 60), st.integers(1, 9))
+def test_no_event_is_larger_than_allowed(text: bytes, largest: int, size: int) -> None:
+    found, _ = fed([text[place : place + size] for place in range(0, len(text), size)], largest)
+    assert all(len(event) <= largest for event in found if isinstance(event, bytes))
+    endless = [b"data: " + b"x" * 20 + b"\n"] * 20, [b"x" * 20] * 20, [b"data: x", *[b"y" * 20] * 20]
+    for parts in endless:
+        assert fed([text, b"\n\n", *parts], 70 + largest)[1] == "too large"
 
 
 @given(changed(TOOL) | changed(SCHEMA).map(lambda schema: b'{"name":"t","inputSchema":%b}' % schema), VALUES)

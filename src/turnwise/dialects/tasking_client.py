@@ -1,14 +1,15 @@
 """Tasks as a client of 2026-07-28 meets them (SEP-2663)."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..errors import BecameTask, InvalidReply
 from .words import MOST_QUESTIONS, TASKS
 
 EXTENSION: Mapping[str, Any] = {TASKS: {}}
 STATUSES = ("working", "input_required", "completed", "failed", "cancelled")
-SHORTEST_POLL, LONGEST_POLL = 0.01, 60.0
+SHORTEST_POLL, LONGEST_POLL = 10, 60_000
+"""Milliseconds."""
 
 
 class TaskStatus(NamedTuple):
@@ -49,7 +50,9 @@ def status(result: Mapping[str, Any]) -> TaskStatus:
     if not isinstance(task_id, str) or not task_id or word not in STATUSES:
         raise InvalidReply("the task has no id or no status that is known")
     poll, requests = result.get("pollIntervalMs"), result.get("inputRequests", {})
-    seconds = poll / 1000 if isinstance(poll, int | float) and not isinstance(poll, bool) else 1.0
+    # Bounded before it is divided: a whole number may be larger than any float.
+    is_number = isinstance(poll, int | float) and not isinstance(poll, bool)
+    pause = min(max(cast("float", poll), SHORTEST_POLL), LONGEST_POLL) / 1000 if is_number else 1.0
     if not isinstance(requests, dict):
         raise InvalidReply("inputRequests is no object")
     if len(requests) > MOST_QUESTIONS:
@@ -60,7 +63,6 @@ def status(result: Mapping[str, Any]) -> TaskStatus:
     if word == "failed" and not (isinstance(error, dict) and type(error.get("code")) is int):
         raise InvalidReply("the task has failed and has no error")
     text = message if isinstance(message, str) else None
-    pause = min(max(seconds, SHORTEST_POLL), LONGEST_POLL)
     return TaskStatus(task_id, str(word), text, pause, requests, outcome if word == "completed" else None, error)
 
 
