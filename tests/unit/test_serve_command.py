@@ -70,8 +70,11 @@ def test_one_worker_says_too_that_its_key_was_drawn_and_one_with_keys_says_nothi
             assert not [line for line in served.log.lines if "drawn" in line or "WARNING" in line]
 
 
-def test_a_server_that_draws_a_key_for_one_process_is_not_served_by_several(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "shop", "--port", "0", "--workers", "2", program=FORGETFUL)
+@pytest.mark.parametrize("arguments", [["--workers", "2"], ["--keys-env", "K"]])
+def test_a_server_that_draws_a_key_for_one_process_is_not_served_by_several(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    code, said = refused(tmp_path, "shop", "--port", "0", *arguments, program=FORGETFUL, K=KEYS[0])
     assert code == 3
     assert "RequestStateSecurity.ephemeral()" in said
     assert "Traceback" not in said

@@ -105,10 +105,10 @@ def loaded(options: ServeOptions) -> MCPServer[Any]:
     if keys:
         provide_keys(keys)
     server = load(options.server)
-    if options.workers > 1 and server._security.is_process_local:
+    if keys and server._security.is_process_local:  # Its store is the process's own too.
         raise NoKeys(
             f"{options.server} draws a key for one process alone, RequestStateSecurity.ephemeral(): leave that out, or "
-            "serve with --workers 1"
+            "serve it by one worker, without keys"
         )
     if options.keys:
         try:
