@@ -165,7 +165,7 @@ def test_a_rotation_by_sighup_finishes_flows_that_were_begun_before_it(tmp_path:
         assert door.call("order", {"item": "a hat"}, **answering(asked, "blue")).text == "a hat, small, blue"
         path.write_text(f"{new}\n")
         served.send(signal.SIGHUP)
-        until(lambda: len([line for line in served.log.lines if "1 keys from" in line]) >= workers)
+        until(lambda: len([line for line in served.log.lines if "1 key from" in line]) >= workers)
         assert door.call("order", {"item": "a hat"}, **answering(first, "small")).error
         asked = door.call("order", {"item": "a coat"}, **answering(second, "small")).result
         assert door.call("order", {"item": "a coat"}, **answering(asked, "blue")).text == "a coat, small, blue"
@@ -397,6 +397,7 @@ def test_a_server_whose_life_cannot_begin_is_not_served(tmp_path: Path, workers:
     code, said = refused(tmp_path, "shop", "--port", "0", "--workers", workers)
     assert code == 3
     assert "no database" in said
+    assert "is served at" not in said
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
