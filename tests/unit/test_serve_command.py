@@ -420,6 +420,8 @@ def test_a_port_in_use_is_named(tmp_path: Path, workers: str, option: str) -> No
         (["--log-level", "loud"], "a level is one of"),
         (["--keys-file", "a", "--keys-env", "b"], "give --keys-file or --keys-env"),
         (["--rate", "0"], "--rate"),
+        (["--rate", "inf"], "rate is a number of requests a second above 0"),
+        (["--path", "mcp"], "a path begins with /"),
         (["--port", "99999"], "--port"),
     ],
 )
