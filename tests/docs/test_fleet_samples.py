@@ -1,13 +1,19 @@
 """The guide to fleets: its servers are served by the command, and its commands change keys under them."""
 
+import inspect
 import re
 import signal
 import subprocess
 from functools import partial
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from tests.deploy.commanding import Served, answering, until
 from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES
+from turnwise.cli.serve import serve
+from turnwise.errors import InvalidRequestState
+from turnwise.metrics import PrometheusMetrics
 
 GUIDE = ROOT / "docs/guides/fleet.md"
 
@@ -70,3 +76,17 @@ def test_a_server_with_a_ttl_of_its_own_has_the_keys_of_the_command(tmp_path: Pa
         assert door.call("order", {"item": "a hat"}, **answering(asked, "small")).text == "a hat, small"
     finally:
         served.close()
+
+
+def test_every_option_of_the_command_and_every_figure_is_in_the_guide() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    for name in inspect.signature(serve).parameters:
+        assert name == "server" or f"`--{name.replace('_', '-')}`" in text, name
+    registry = CollectorRegistry()
+    PrometheusMetrics(registry)
+    for family in registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert f"| `{name}` |" in text, name
+    for kind in ("format", "key", "changed", "claims", "expired", "deadline", "store", "codec"):
+        assert kind in (InvalidRequestState.__doc__ or "")
+        assert f"`{kind}`" in text, kind

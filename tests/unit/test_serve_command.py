@@ -1,5 +1,6 @@
 """`turnwise serve`: real processes that share a port and keys, and what becomes of flows when they come and go."""
 
+import json
 import os
 import re
 import signal
@@ -103,6 +104,21 @@ def test_an_instance_without_the_key_refuses_and_its_log_says_why(tmp_path: Path
         two.out.until("result=rejected reason=key")
 
 
+@pytest.mark.parametrize(("hours", "is_taken"), [("0.5", True), ("-0.5", True), ("2", False)])
+def test_clocks_may_differ_by_less_than_the_life_of_a_token(tmp_path: Path, hours: str, is_taken: bool) -> None:
+    wrong = "import os, time\nreal = time.time\ntime.time = lambda: real() + 3600 * float(os.environ['HOURS'])\n" + SHOP
+    given = ["--keys-env", "K"]
+    with (
+        serving(tmp_path, *given, program=wrong, K=KEYS[0], HOURS="0") as one,
+        serving(tmp_path, *given, program=wrong, K=KEYS[0], HOURS=hours) as two,
+    ):
+        asked = one.ready().call("order", {"item": "a hat"}).result
+        reply = two.ready().call("order", {"item": "a hat"}, **answering(asked, "small"))
+        assert ("result" in json.loads(reply.body)) == is_taken
+        if not is_taken:
+            two.out.until("result=rejected reason=expired")
+
+
 def test_keys_that_are_given_take_the_place_of_those_in_the_code(tmp_path: Path) -> None:
     with (
         serving(tmp_path, "--keys-env", "K", program=OWN_KEYS, K=KEYS[1]) as one,
@@ -133,9 +149,11 @@ def test_roots_key_file_may_be_lent_to_a_group_as_secrets_are_mounted(
     path = keys_file(tmp_path, *KEYS)
     path.chmod(mode)
     seen = os.stat_result([0 if place == 4 else fact for place, fact in enumerate(path.stat())])
-    monkeypatch.setattr(os, "stat", lambda _: seen)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert (KeySource(str(path)).warning() is not None) == is_warned_of
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", lambda _: seen)
+        patched.setattr(os, "geteuid", lambda: 1000)
+        warning = KeySource(str(path)).warning()
+    assert (warning is not None) == is_warned_of
 
 
 # SIGHUP
