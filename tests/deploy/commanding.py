@@ -249,8 +249,7 @@ class Served:
 
     def workers(self) -> list[int]:
         """The processes that it has started."""
-        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False)
-        return [int(pid) for pid in found.stdout.split()]
+        return children(self.process.pid)
 
     def send(self, number: int) -> None:
         self.process.send_signal(number)
@@ -277,6 +276,15 @@ class Served:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self.ended()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    if listed.exists():
+        return sorted(map(int, listed.read_text().split()))
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return sorted(map(int, found.stdout.split()))
 
 
 @contextmanager

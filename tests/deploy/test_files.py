@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.commanding import COMMAND, KEYS, PYTHONPATH, SHOP, Door, Served, answering, keys_file, until
+from tests.deploy.commanding import COMMAND, KEYS, PYTHONPATH, SHOP, Door, Served, answering, children, keys_file, until
 from tests.fleet.processes import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -131,8 +131,8 @@ def test_as_the_first_process_of_a_container_it_ends_when_it_is_told_to(tmp_path
     )
     try:
         until(Door(port).is_ready)
-        inner = subprocess.run(["pgrep", "-P", str(outer.pid)], capture_output=True, text=True, check=True)
-        os.kill(int(inner.stdout), signal.SIGTERM)
+        [inner] = children(outer.pid)
+        os.kill(inner, signal.SIGTERM)
         assert outer.wait(30) == 0
     finally:
         outer.kill()

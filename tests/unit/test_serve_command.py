@@ -1,5 +1,6 @@
 """`turnwise serve`: real processes that share a port and keys, and what becomes of flows when they come and go."""
 
+import json
 import os
 import re
 import signal
@@ -70,8 +71,11 @@ def test_one_worker_says_too_that_its_key_was_drawn_and_one_with_keys_says_nothi
             assert not [line for line in served.log.lines if "drawn" in line or "WARNING" in line]
 
 
-def test_a_server_that_draws_a_key_for_one_process_is_not_served_by_several(tmp_path: Path) -> None:
-    code, said = refused(tmp_path, "shop", "--port", "0", "--workers", "2", program=FORGETFUL)
+@pytest.mark.parametrize("arguments", [["--workers", "2"], ["--keys-env", "K"]])
+def test_a_server_that_draws_a_key_for_one_process_is_not_served_by_several(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    code, said = refused(tmp_path, "shop", "--port", "0", *arguments, program=FORGETFUL, K=KEYS[0])
     assert code == 3
     assert "RequestStateSecurity.ephemeral()" in said
     assert "Traceback" not in said
@@ -98,6 +102,21 @@ def test_an_instance_without_the_key_refuses_and_its_log_says_why(tmp_path: Path
         assert reply.error == "Invalid or expired requestState"
         two.log.until("sealed under a key this process does not have")
         two.out.until("result=rejected reason=key")
+
+
+@pytest.mark.parametrize(("hours", "is_taken"), [("0.5", True), ("-0.5", True), ("2", False)])
+def test_clocks_may_differ_by_less_than_the_life_of_a_token(tmp_path: Path, hours: str, is_taken: bool) -> None:
+    wrong = "import os, time\nreal = time.time\ntime.time = lambda: real() + 3600 * float(os.environ['HOURS'])\n" + SHOP
+    given = ["--keys-env", "K"]
+    with (
+        serving(tmp_path, *given, program=wrong, K=KEYS[0], HOURS="0") as one,
+        serving(tmp_path, *given, program=wrong, K=KEYS[0], HOURS=hours) as two,
+    ):
+        asked = one.ready().call("order", {"item": "a hat"}).result
+        reply = two.ready().call("order", {"item": "a hat"}, **answering(asked, "small"))
+        assert ("result" in json.loads(reply.body)) == is_taken
+        if not is_taken:
+            two.out.until("result=rejected reason=expired")
 
 
 def test_keys_that_are_given_take_the_place_of_those_in_the_code(tmp_path: Path) -> None:
@@ -130,9 +149,11 @@ def test_roots_key_file_may_be_lent_to_a_group_as_secrets_are_mounted(
     path = keys_file(tmp_path, *KEYS)
     path.chmod(mode)
     seen = os.stat_result([0 if place == 4 else fact for place, fact in enumerate(path.stat())])
-    monkeypatch.setattr(os, "stat", lambda _: seen)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert (KeySource(str(path)).warning() is not None) == is_warned_of
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", lambda _: seen)
+        patched.setattr(os, "geteuid", lambda: 1000)
+        warning = KeySource(str(path)).warning()
+    assert (warning is not None) == is_warned_of
 
 
 # SIGHUP
@@ -162,7 +183,7 @@ def test_a_rotation_by_sighup_finishes_flows_that_were_begun_before_it(tmp_path:
         assert door.call("order", {"item": "a hat"}, **answering(asked, "blue")).text == "a hat, small, blue"
         path.write_text(f"{new}\n")
         served.send(signal.SIGHUP)
-        until(lambda: len([line for line in served.log.lines if "1 keys from" in line]) >= workers)
+        until(lambda: len([line for line in served.log.lines if "1 key from" in line]) >= workers)
         assert door.call("order", {"item": "a hat"}, **answering(first, "small")).error
         asked = door.call("order", {"item": "a coat"}, **answering(second, "small")).result
         assert door.call("order", {"item": "a coat"}, **answering(asked, "blue")).text == "a coat, small, blue"
@@ -394,6 +415,7 @@ def test_a_server_whose_life_cannot_begin_is_not_served(tmp_path: Path, workers:
     code, said = refused(tmp_path, "shop", "--port", "0", "--workers", workers)
     assert code == 3
     assert "no database" in said
+    assert "is served at" not in said
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -416,6 +438,8 @@ def test_a_port_in_use_is_named(tmp_path: Path, workers: str, option: str) -> No
         (["--log-level", "loud"], "a level is one of"),
         (["--keys-file", "a", "--keys-env", "b"], "give --keys-file or --keys-env"),
         (["--rate", "0"], "--rate"),
+        (["--rate", "inf"], "rate is a number of requests a second above 0"),
+        (["--path", "mcp"], "a path begins with /"),
         (["--port", "99999"], "--port"),
     ],
 )

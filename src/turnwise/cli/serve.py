@@ -1,7 +1,7 @@
 """`turnwise serve`."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,11 +20,17 @@ def _level(name: str) -> str:
     return name
 
 
+def _path(path: str) -> str:
+    if not path.startswith("/"):
+        raise typer.BadParameter("a path begins with /")
+    return path
+
+
 def serve(  # noqa: PLR0913, PLR0917 - a command's options
     server: Annotated[str, typer.Argument(help="module:attribute or file.py:attribute.", metavar="SERVER")],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
-    path: Annotated[str, typer.Option(help="Where the endpoint is.")] = "/mcp",
+    path: Annotated[str, typer.Option(callback=_path, help="Where the endpoint is.")] = "/mcp",
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the port.")] = 1,
     keys_file: Annotated[
         str | None, typer.Option(help="A file with one key a line; the first mints. SIGHUP reads it again.")
@@ -55,13 +61,17 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
         raise typer.BadParameter("give --keys-file or --keys-env, not both")
     if workers > 1 and os.name != "posix":
         raise typer.BadParameter("several workers share a port on POSIX systems only")
-    limits = {
+    limits: dict[str, Any] = {
         "in_flight": max_in_flight,
         "per_caller": per_caller,
         "rate": rate,
         "burst": burst,
         "caller_header": caller_header,
     }
+    try:
+        RequestLimits(**limits)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     options = ServeOptions(
         server=server,
         host=host,

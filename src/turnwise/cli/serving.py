@@ -6,9 +6,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from uvicorn import Server
 
 from .._access import AccessLog, Witnesses
 from .._sealed import provide_keys
@@ -21,6 +23,7 @@ from .loading import NotFound, load
 log = logging.getLogger("turnwise.serve")
 
 BACKLOG = 2048
+LOOK_SECONDS = 0.02
 REFUSED = 3
 """The exit code of a process that will not come up however often it is started."""
 
@@ -108,10 +111,10 @@ def loaded(options: ServeOptions) -> MCPServer[Any]:
     if keys:
         provide_keys(keys)
     server = load(options.server)
-    if options.workers > 1 and server._security.is_process_local:
+    if keys and server._security.is_process_local:  # Its store is the process's own too.
         raise NoKeys(
             f"{options.server} draws a key for one process alone, RequestStateSecurity.ephemeral(): leave that out, or "
-            "serve with --workers 1"
+            "serve it by one worker, without keys"
         )
     if options.keys:
         try:
@@ -144,13 +147,13 @@ async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socke
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server, options)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # A worker is started with it held back.
-    if options.says_where:
-        _say(server, options)
-    tasks = server.tasks
-    counting = asyncio.create_task(witnesses[-1].follow_tasks(tasks)) if options.metrics and tasks is not None else None
+    beside: list[Coroutine[Any, Any, None]] = [_say(server, options, web)] if options.says_where else []
+    if options.metrics and server.tasks is not None:
+        beside.append(witnesses[-1].follow_tasks(server.tasks))
+    tasks = [asyncio.create_task(work) for work in beside]
     await web.serve(sockets=[listening])
-    if counting is not None:
-        counting.cancel()
+    for task in tasks:
+        task.cancel()
     return 0 if web.started else REFUSED
 
 
@@ -166,8 +169,10 @@ def _witnesses(server: MCPServer[Any], options: ServeOptions) -> list[Any]:
     return witnesses
 
 
-def _say(server: MCPServer[Any], options: ServeOptions) -> None:
-    """What an operator should know, once for all workers."""
+async def _say(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
+    """What an operator should know, once for all workers, and once it is true."""
+    while not web.started:  # noqa: ASYNC110 - there is nothing to wait for
+        await asyncio.sleep(LOOK_SECONDS)
     if (warning := options.keys.warning()) is not None:
         log.warning("%s", warning)
     if options.says_keys and not options.keys and server.has_drawn_keys:
@@ -196,7 +201,8 @@ def _reload(server: MCPServer[Any], options: ServeOptions) -> None:
         log.error("the keys stay as they are: %s", error)
         return
     server.use_keys(keys)
-    log.info("%d keys from %s; the first one mints", len(keys), options.keys.name)
+    many = "1 key" if len(keys) == 1 else f"{len(keys)} keys"
+    log.info("%s from %s; the first one mints", many, options.keys.name)
 
 
 def set_up_logging(options: ServeOptions) -> None:
