@@ -2,13 +2,14 @@
 
 import logging
 import os
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from ..transports.turnstile import RequestLimits
 from .serving import ServeOptions, serve_here
-from .supervising import Supervisor
+from .supervising import Supervisor, listen
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -97,4 +98,7 @@ def _run(options: ServeOptions, metrics: tuple[str, int] | None) -> int:
         except OSError as error:
             logging.getLogger("turnwise.serve").error("the port for figures cannot be had: %s", error)
             return 3
-    return serve_here(options)
+    if options.port:
+        return serve_here(options)
+    with listen(options.host, 0) as listening:  # Whichever is free, and it is said which.
+        return serve_here(replace(options, port=listening.getsockname()[1]), listening)

@@ -67,7 +67,7 @@ class Supervisor:
         try:
             if self._options.keys:
                 self._options.keys.read()
-            with _listen(self._options.host, self._options.port) as listening:
+            with listen(self._options.host, self._options.port) as listening:
                 port = listening.getsockname()[1]
                 self._options = replace(self._options, port=port, metrics=self._metrics is not None)
                 self._serve_figures()
@@ -190,7 +190,8 @@ class Supervisor:
             self._forget(worker)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that workers can share."""
     family: Any = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     listening.setblocking(False)

@@ -1,0 +1,362 @@
+"""`turnwise call` and `turnwise list`, as processes of their own: in a pipe, and at a terminal."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import turnwise
+from tests.fleet.forks import Child, Forks, forks
+
+PYTHONPATH = str(Path(turnwise.__file__).parents[1])
+PATIENCE = 30.0
+NUMBERS = count(1)
+STARTED = f"env PYTHONPATH={PYTHONPATH} {sys.executable} -m turnwise.cli stdio shop.py"
+AT_A_TERMINAL = """
+import os, sys
+os.setsid()
+terminal = os.open(sys.argv[1], os.O_RDWR)
+for stream in (0, 1, 2):
+    os.dup2(terminal, stream)
+sys.stdin = open(0, closefd=False)
+sys.argv = ["turnwise", *sys.argv[2:]]
+from turnwise.cli import main
+main()
+"""
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[/no] [red]"
+SHOP = f"""
+from mcp_types import TextContent
+from turnwise import Context, MCPServer, ToolError
+
+HOSTILE = {HOSTILE!r}
+server = MCPServer("shop")
+other = MCPServer("other")
+
+@server.tool()
+async def buy(article: str, ctx: Context, count: int = 1, note: str | None = None, tags: list[str] = []) -> str:
+    "Buy an article."
+    sure = await ctx.elicit(f"Buy {{count}} {{article}}?", bool, key="sure")
+    if sure.action != "accept":
+        return sure.action
+    return f"{{count + 1 if sure.data else 0}} {{article!r}} {{note!r}} {{tags}}"
+
+@server.tool()
+async def pay(ctx: Context) -> str:
+    "Pay on a page."
+    return (await ctx.elicit_url("Pay for it", "https://pay.example.com/7", key="page")).action
+
+@server.tool()
+async def summarize(ctx: Context) -> str:
+    "Have a model summarize."
+    reply = await ctx.sample("Summarize it.", max_tokens=10, key="summary")
+    assert isinstance(reply.content, TextContent)
+    return reply.content.text
+
+@server.tool()
+async def folders(ctx: Context) -> str:
+    "Where the client works."
+    return " ".join(str(root.uri) for root in await ctx.roots(key="roots"))
+
+@server.tool()
+async def count_up(ctx: Context) -> str:
+    "Tell of progress."
+    for number in range(3):
+        await ctx.report_progress(number + 1, 3, f"packing {{number + 1}} {{HOSTILE}}")
+        await ctx.info(f"line {{number}} {{HOSTILE}}")
+    await ctx.elicit("Go on?", bool, key="on")
+    return "counted"
+
+@server.tool()
+async def fail() -> str:
+    raise ToolError("sold out" + HOSTILE)
+
+@server.tool()
+async def shout(ctx: Context) -> str:
+    await ctx.elicit("Is it " + HOSTILE + "?", bool, key="hostile" + HOSTILE)
+    return HOSTILE
+
+@server.tool()
+async def data() -> dict[str, str]:
+    return {{"text": HOSTILE}}
+
+@server.prompt()
+async def greet(name: str) -> str:
+    "Greet somebody."
+    return f"Greet {{name}}."
+
+@server.resource("shop://hours")
+def hours() -> str:
+    "When it is open."
+    return "always"
+
+@server.resource("shop://{{article}}/price")
+def price(article: str) -> str:
+    return "7"
+"""
+
+PAGED = """
+from turnwise import MCPServer
+
+server = MCPServer("paged", page_size=1)
+for number in range(3):
+    server.add_tool(lambda number=number: str(number), f"tool_{number}", structured_output=False)
+"""
+FILES = {"shop.py": SHOP, "paged.py": PAGED, "broken.py": "\n1 +", "raising.py": "\n1 / 0"}
+
+
+# Commands
+
+
+class Told(NamedTuple):
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Terminal:
+    """A command at a terminal of its own, and the person who sits there."""
+
+    def __init__(self, begun: Child, ours: int, theirs: int) -> None:
+        self._child = begun
+        self._ours = ours
+        self._theirs: int | None = theirs
+        self._unread = ""
+        self.shown = ""
+
+    def until(self, words: str) -> str:
+        """What is shown up to and with these words, since they were last waited for."""
+        while words not in self._unread:
+            assert self._read(), f"{words!r} does not come: {self.shown}"
+        seen, words, self._unread = self._unread.partition(words)
+        return seen + words
+
+    def types(self, line: str, end: str = "\n") -> None:
+        os.write(self._ours, (line + end).encode())
+
+    def answers(self, prompt: str, line: str) -> str:
+        """Wait for a prompt, and type; what was shown before."""
+        seen = self.until(f"{prompt}> ")
+        self.types(line)
+        return seen
+
+    def ended(self) -> Told:
+        while self._read():
+            pass
+        return Told(self._child.wait(), self._unread, "")
+
+    def close(self) -> None:
+        for descriptor in (self._ours, self._theirs):
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _read(self) -> bool:
+        assert select.select([self._ours], [], [], PATIENCE)[0], self.shown
+        try:
+            part = os.read(self._ours, 65536).decode(errors="surrogateescape").replace("\r\n", "\n")
+        except OSError:  # Nobody has the terminal any more.
+            return False
+        if self._theirs is not None:
+            os.close(self._theirs)
+            self._theirs = None
+        self._unread += part
+        self.shown += part
+        return bool(part)
+
+
+class Commands(NamedTuple):
+    """The command in a folder, begun as often as one likes."""
+
+    folder: Path
+    forks: Forks
+    env: dict[str, str]
+
+    def begin(self, *arguments: str) -> tuple[Child, Path, Path]:
+        out, err = (self.folder / f".{next(NUMBERS)}.{stream}" for stream in ("out", "err"))
+        return self.forks.begin(arguments, self.env, err, cwd=self.folder, out=out), out, err
+
+    def run(self, *commands: Sequence[str]) -> list[Told]:
+        """Several, side by side, with nobody there."""
+        begun = [self.begin(*command) for command in commands]
+        codes = [child.wait() for child, _, _ in begun]
+        return [
+            Told(code, out.read_text(), err.read_text()) for code, (_, out, err) in zip(codes, begun, strict=True)
+        ]
+
+    @contextmanager
+    def terminal(self, *arguments: str, kind: str = "dumb") -> Iterator[Terminal]:
+        script = self.folder / ".terminal.py"
+        script.write_text(AT_A_TERMINAL)
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (50, 200))
+        env = {**self.env, "TERM": kind}
+        begun = self.forks.begin(
+            [str(script), os.ttyname(theirs), *arguments], env, self.folder / ".terminal.err", cwd=self.folder
+        )
+        terminal = Terminal(begun, ours, theirs)
+        try:
+            yield terminal
+        finally:
+            begun.signal(signal.SIGKILL)
+            terminal.close()
+
+    @contextmanager
+    def serving(self, *arguments: str) -> Iterator[str]:
+        """`turnwise serve` on a port of its own."""
+        child, _, err = self.begin("serve", *arguments, "--port", "0")
+        try:
+            yield waited_for(child, err, r"is served at (\S+)")
+        finally:
+            child.signal(signal.SIGTERM)
+            child.wait()
+
+
+def waited_for(child: Child, log: Path, pattern: str) -> str:
+    """What a running command writes into its log, sooner or later."""
+    while not (found := re.search(pattern, log.read_text() if log.exists() else "")):
+        assert child.poll() is None, log.read_text()
+    return found[1]
+
+
+@contextmanager
+def commands(files: dict[str, str], folder: Path) -> Iterator[Commands]:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    with forks() as origin:
+        yield Commands(folder, origin, {"PYTHONPATH": PYTHONPATH})
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands(FILES, tmp_path_factory.mktemp("shop")) as begun:
+        yield begun
+
+
+@pytest.fixture(scope="module")
+def url(shop: Commands) -> Iterator[str]:
+    with shop.serving("shop:server", "--workers", "2", "--instance-header") as found:
+        yield found
+
+
+def answers(shop: Commands, given: Any) -> list[str]:
+    path = shop.folder / f"answers{next(NUMBERS)}.json"
+    path.write_text(json.dumps(given))
+    return ["--answers", str(path)]
+
+
+# In a pipe
+
+
+def test_results_are_json_for_scripts_and_errors_are_exit_codes(shop: Commands) -> None:
+    done, failed, missing = shop.run(
+        ["call", "shop.py", "data", "--json"], ["call", "shop.py", "fail"], ["call", "shop.py", "sell"]
+    )
+    assert json.loads(done.out)["structuredContent"] == {"text": HOSTILE}
+    assert (failed.code, failed.err) == (1, "")
+    assert failed.out.startswith("sold out")
+    assert missing.code == 1
+    assert missing.err.startswith("there is no tool 'sell'; there are: buy, count_up, data, fail,")
+
+
+def test_a_question_that_nobody_answers_is_told_as_json(shop: Commands, url: str) -> None:
+    for told in shop.run(["call", "shop.py", "buy", "article=hat"], ["call", url, "buy", "article=hat", "--json"]):
+        assert (told.code, told.out) == (4, "")
+        question, sentence = told.err.splitlines()
+        assert json.loads(question)["key"] == "sure"
+        assert json.loads(question)["message"] == "Buy 1 hat?"
+        assert json.loads(question)["requestedSchema"]["required"] == ["value"]
+        assert sentence == "the question 'sure' is in no --answers, and nobody is there to ask"
+
+
+def test_a_wrong_answers_file_or_a_wrong_answer_is_said(shop: Commands) -> None:
+    (shop.folder / "none.json").write_text("{")
+    unread, no_object, misfit = shop.run(
+        ["call", "shop.py", "buy", "article=hat", "--answers", "none.json"],
+        ["call", "shop.py", "buy", "article=hat", *answers(shop, ["yes"])],
+        ["call", "shop.py", "buy", "article=hat", *answers(shop, {"sure": "perhaps"})],
+    )
+    assert (unread.code, no_object.code, misfit.code) == (2, 2, 1)
+    assert "none.json" in unread.err
+    assert "answers by key or by message" in no_object.err
+    assert "'perhaps' is not of type 'boolean'" in misfit.err
+
+
+def test_what_cannot_be_reached_or_does_not_exist_has_an_exit_code(shop: Commands, url: str) -> None:
+    refused = {
+        ("call", "http://127.0.0.1:9/mcp", "buy"): (3, "the server cannot be reached"),
+        ("call", "no-such-command here", "buy"): (3, "the server cannot be started"),
+        ("list", "/bin/true --nothing"): (3, "the server"),
+        ("call", "nothing:server", "buy"): (2, "no module 'nothing'"),
+        ("call", "shop.py:nothing", "buy"): (2, "shop.py has no server 'nothing': it has server, other"),
+        ("list", "nothing.py"): (2, "no file 'nothing.py'"),
+        ("list", url.replace("/mcp", "/nowhere")): (1, "404"),
+        ("list", url, "--mode", "2024-01-01"): (2, "--mode is one of auto"),
+        ("call", url, "buy", "article=hat", "--timeout", "0"): (2, "Invalid value for '--timeout'"),
+        ("call",): (2, "Missing argument 'TARGET'"),
+    }
+    for command, told in zip(refused, shop.run(*refused), strict=True):
+        code, words = refused[command]
+        assert (told.code, told.out) == (code, ""), (command, told)
+        assert words in told.err, (command, told)
+        assert "Traceback" not in told.err, (command, told)
+
+
+def test_a_trace_has_exchanges_instances_and_the_size_of_states(shop: Commands, url: str) -> None:
+    call = ["buy", "article=hat", *answers(shop, {"sure": True}), "--trace"]
+    told, here = shop.run(["call", url, *call], ["call", "shop.py", *call])
+    assert (told.code, told.out) == (0, "2 'hat' None []\n")
+    lines = [line.rstrip() for line in told.err.splitlines()]
+    assert lines[0] == "-> server/discover"
+    assert lines[2] == "-> tools/list"
+    assert lines[4] == "-> tools/call  buy"
+    seconds, instance = r"\d+\.\d ms", rf"{re.escape(os.uname().nodename)}:\d+"
+    asked = re.fullmatch(rf"<- input_required  asks sure  state (\d+) bytes  {seconds}  {instance}", lines[5])
+    assert asked is not None, lines
+    assert lines[6] == f"-> tools/call  buy  answers sure  state {asked[1]} bytes"
+    assert re.fullmatch(rf"<- complete  {seconds}  {instance}", lines[7])
+    assert re.search(rf"<- complete  {seconds}\n", here.err)
+
+
+@pytest.mark.parametrize("mode", ["2025-11-25", "2026-07-28"])
+def test_an_older_version_can_be_spoken(shop: Commands, mode: str) -> None:
+    call = ["call", STARTED, "buy", "article=hat", *answers(shop, {"Buy 1 hat?": True}), "--trace", "--mode", mode]
+    (told,) = shop.run(call)
+    assert told.out == "2 'hat' None []\n"
+    assert ("-> initialize" in told.err) == (mode == "2025-11-25")
+
+
+def test_a_list_names_all_that_there_is(shop: Commands, url: str) -> None:
+    text, facts = shop.run(["list", "shop.py"], ["list", url, "--json"])
+    lines = text.out.splitlines()
+    assert lines[:2] == ["tool      buy article= [count=] [note=] [tags=]", "          Buy an article."]
+    assert "prompt    greet name=" in lines
+    assert "resource  shop://hours" in lines
+    assert "template  shop://{article}/price" in lines
+    found = json.loads(facts.out)
+    assert [len(found[kind]) for kind in ("tools", "prompts", "resources", "templates")] == [8, 1, 1, 1]
+
+
+# At a terminal
+
+
+def test_a_person_plays_the_model(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "summarize") as terminal:
+        assert "user: {" in terminal.answers("\n", "It is")
+        terminal.answers("\n", "short.")
+        terminal.answers("\n", "")
+        assert terminal.ended().out.endswith("\nIt is\nshort.\n")
+
+
+# Completion
