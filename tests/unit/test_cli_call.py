@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import signal
+import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Sequence
@@ -17,11 +18,17 @@ from typing import Any, NamedTuple
 import pytest
 
 import turnwise
-from tests.fleet.forks import Child, Forks, forks
+from tests.fleet.forks import Child, Forks
 
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
+ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0
 NUMBERS = count(1)
+ORIGIN = """
+from tests.fleet import forks
+forks.NEEDED += ("turnwise.client", "turnwise.transports.http", "aiohttp", "mcp_types", "jsonschema", "asyncio")
+forks._serve()
+"""
 STARTED = f"env PYTHONPATH={PYTHONPATH} {sys.executable} -m turnwise.cli stdio shop.py"
 AT_A_TERMINAL = """
 import os, sys
@@ -191,9 +198,7 @@ class Commands(NamedTuple):
         """Several, side by side, with nobody there."""
         begun = [self.begin(*command) for command in commands]
         codes = [child.wait() for child, _, _ in begun]
-        return [
-            Told(code, out.read_text(), err.read_text()) for code, (_, out, err) in zip(codes, begun, strict=True)
-        ]
+        return [Told(code, out.read_text(), err.read_text()) for code, (_, out, err) in zip(codes, begun, strict=True)]
 
     @contextmanager
     def terminal(self, *arguments: str, kind: str = "dumb") -> Iterator[Terminal]:
@@ -234,8 +239,14 @@ def waited_for(child: Child, log: Path, pattern: str) -> str:
 def commands(files: dict[str, str], folder: Path) -> Iterator[Commands]:
     for name, text in files.items():
         (folder / name).write_text(text)
-    with forks() as origin:
-        yield Commands(folder, origin, {"PYTHONPATH": PYTHONPATH})
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([PYTHONPATH, str(ROOT)])}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", ORIGIN], cwd=ROOT, env=env, text=True, **pipes) as process:
+        try:
+            yield Commands(folder, Forks(process), {"PYTHONPATH": PYTHONPATH})
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
 
 
 @pytest.fixture(scope="module")
@@ -346,6 +357,18 @@ def test_a_list_names_all_that_there_is(shop: Commands, url: str) -> None:
     assert "template  shop://{article}/price" in lines
     found = json.loads(facts.out)
     assert [len(found[kind]) for kind in ("tools", "prompts", "resources", "templates")] == [8, 1, 1, 1]
+
+
+def test_hostile_text_is_harmless(shop: Commands) -> None:
+    given = answers(shop, {"on": True, f"hostile{HOSTILE}": True})
+    calls = [["call", "shop.py", tool, *given] for tool in ("shout", "fail", "data", "count_up")]
+    asked = ["call", "shop.py", "shout", "--trace"]
+    for told in shop.run(*calls, asked, *([*call, "--json"] for call in calls), [*asked, "--json"]):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", told.out + told.err), told
+    with shop.terminal("call", "shop.py", "shout") as terminal:
+        terminal.answers("value", "yes")
+        assert terminal.ended().code == 0
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", terminal.shown), terminal.shown
 
 
 # At a terminal

@@ -1,6 +1,5 @@
 """Who answers what a call asks: a file, or the person at the terminal."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from ..dialects.answering import Asking
 from ..errors import CallerError
 from .forms import HELP, Form, Refused
-from .showing import legible, note
+from .showing import as_json, legible, note
 
 NEEDS_ANSWER = 4
 """The exit code where a question has nobody to answer it."""
@@ -58,7 +57,7 @@ class Answers:
             self._take_terminal(asking, asked)
             note("\nThe server wants a model to reply. You are the model; an empty line ends the reply.", "bold cyan")
             for message in asked["messages"]:
-                note(f"{message['role']}: {legible(json.dumps(message['content'], ensure_ascii=False))}")
+                note(f"{message['role']}: {as_json(message['content'])}")
             known = {"text": _paragraph()}
         if "role" in known:
             return known

@@ -15,7 +15,7 @@ from ..dialects.words import Mode
 from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
 from .loading import NotFound
-from .showing import console, fail, legible, note
+from .showing import as_json, console, fail, legible, note
 from .targets import target_of
 from .tracing import trace
 
@@ -38,7 +38,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     ] = None,
     answers: Annotated[Path | None, typer.Option(help="A JSON file with answers, by key or by message.")] = None,
     root: Annotated[list[Path] | None, typer.Option(help="A folder to tell servers of; give several.")] = None,
-    as_json: AsJSON = False,
+    is_json: AsJSON = False,
     traced: Trace = False,
     header: Headers = None,
     mode: Version = "auto",
@@ -60,8 +60,8 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     if traced:
         trace(client)
     result = _run(_called(client, tool, arguments or (), given, timeout))
-    if as_json:
-        sys.stdout.write(json.dumps(_written(result), ensure_ascii=False) + "\n")
+    if is_json:
+        typer.echo(as_json(_written(result)))
     else:
         _show(result)
     raise typer.Exit(1 if result.is_error else 0)
@@ -91,15 +91,15 @@ async def _called(client: Client, tool: str, words: Sequence[str], answers: Answ
 
 
 def list_offers(
-    target: Target, as_json: AsJSON = False, header: Headers = None, mode: Version = "auto", traced: Trace = False
+    target: Target, is_json: AsJSON = False, header: Headers = None, mode: Version = "auto", traced: Trace = False
 ) -> None:
     """What a server offers: tools with their arguments, prompts and resources."""
     client = _client(target, header, mode)
     if traced:
         trace(client)
     found = _run(_listed(client))
-    if as_json:
-        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+    if is_json:
+        typer.echo(as_json(found))
         return
     for kind, items in found.items():
         for item in items:
@@ -185,7 +185,7 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
     except Unanswerable as error:
         fail(str(error), NEEDS_ANSWER)
     except NobodyAnswers as error:
-        typer.echo(json.dumps(error.question, ensure_ascii=False), err=True)
+        typer.echo(as_json(error.question), err=True)
         fail(str(error), NEEDS_ANSWER)
     except CallbackFailed as error:
         fail(str(error))
@@ -203,7 +203,7 @@ def _show(result: Any) -> None:
             kind = getattr(part, "mime_type", None) or getattr(part, "uri", "")
             typer.echo(legible(f"[{part.type} {kind}]"))
     if not result.content and result.structured_content is not None:
-        typer.echo(json.dumps(result.structured_content, ensure_ascii=False))
+        typer.echo(as_json(result.structured_content))
 
 
 def _written(item: Any) -> dict[str, Any]:
