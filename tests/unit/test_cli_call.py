@@ -374,12 +374,45 @@ def test_hostile_text_is_harmless(shop: Commands) -> None:
 # At a terminal
 
 
+def test_questions_are_asked_at_the_terminal(shop: Commands, url: str) -> None:
+    with shop.terminal("call", url, "buy", "article=hat") as terminal:
+        assert "Buy 1 hat?" in terminal.answers("value", "perhaps")
+        assert "yes or no" in terminal.answers("value", "y")
+        assert terminal.ended()[:2] == (0, "y\n2 'hat' None []\n")
+
+
+def test_a_page_is_shown_and_not_opened(shop: Commands) -> None:
+    for word, action in (("yes", "accept"), ("", "decline"), ("cancel", "cancel")):
+        with shop.terminal("call", "shop.py", "pay") as terminal:
+            shown = terminal.answers("Have you been there, and agree? yes, no or cancel [no]", word)
+            assert "It is not opened for you:\n  https://pay.example.com/7\n  at the host pay.example.com\n" in shown
+            assert terminal.ended()[:2] == (0, f"{word}\n{action}\n")
+
+
 def test_a_person_plays_the_model(shop: Commands) -> None:
     with shop.terminal("call", "shop.py", "summarize") as terminal:
         assert "user: {" in terminal.answers("\n", "It is")
         terminal.answers("\n", "short.")
         terminal.answers("\n", "")
         assert terminal.ended().out.endswith("\nIt is\nshort.\n")
+
+
+def test_folders_are_told_where_the_person_agrees(shop: Commands) -> None:
+    for word, said in (("yes", shop.folder.as_uri()), ("", "")):
+        with shop.terminal("call", "shop.py", "folders") as terminal:
+            terminal.answers(f"Tell it {shop.folder}? yes or no [no]", word)
+            assert terminal.ended()[:2] == (0, f"{word}\n{said}\n")
+
+
+def test_progress_is_shown_and_makes_way_for_questions(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "count_up", kind="xterm") as terminal:
+        terminal.answers("value", "yes")
+        told = terminal.ended()
+    assert (told.code, told.out.splitlines()[-1]) == (0, "counted"), told
+    assert "packing 3" in terminal.shown
+    assert "info: line 2" in terminal.shown
+    assert not re.search("\x1b]|\x1b\\[2J|\x9b|\u202e", terminal.shown)
+    assert "[/no] [red]" in terminal.shown
 
 
 # Completion

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from rich.progress import Progress
 
 from ..client import Client
 from ..dialects.words import Mode
 from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
 from .loading import NotFound
-from .showing import as_json, console, fail, legible, note
+from .metering import Meter
+from .showing import as_json, fail, legible, note
 from .targets import target_of
 from .tracing import trace
 
@@ -74,18 +74,10 @@ async def _called(client: Client, tool: str, words: Sequence[str], answers: Answ
             near = ", ".join(sorted(tools)) or "none"
             fail(f"there is no tool {tool!r}; there are: {near}")
         arguments = parsed(words, tools[tool].input_schema)
-        meter = Progress(console=console(), transient=True, disable=not sys.stderr.isatty())
-        task = meter.add_task(legible(tool), total=None, visible=False)
+        meter = Meter(tool)
         answers.before = meter.stop
-
-        def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            meter.start()
-            meter.update(
-                task, completed=progress, total=total, description=legible(message or tool), visible=True, refresh=True
-            )
-
         try:
-            return await client.call_tool(tool, arguments, progress_callback=on_progress, deadline=seconds)
+            return await client.call_tool(tool, arguments, progress_callback=meter.tell, deadline=seconds)
         finally:
             meter.stop()
 

@@ -19,7 +19,7 @@ def legible(text: str, *, lines: bool = False) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON, in which the same is escaped: other programs read what was written, and terminals obey nothing."""
+    """A value as JSON, in which the same is escaped: programs read what was written, and terminals obey nothing."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
