@@ -415,4 +415,13 @@ def test_progress_is_shown_and_makes_way_for_questions(shop: Commands) -> None:
     assert "[/no] [red]" in terminal.shown
 
 
+def test_ctrl_c_ends_a_call_that_asks(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "buy", "article=hat") as terminal:
+        terminal.until("value> ")
+        terminal.types("\x03", end="")
+        told = terminal.ended()
+    assert told.code == 130
+    assert "Traceback" not in terminal.shown
+
+
 # Completion

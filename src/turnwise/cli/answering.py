@@ -1,5 +1,6 @@
 """Who answers what a call asks: a file, or the person at the terminal."""
 
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -97,9 +98,14 @@ class Answers:
 
 
 def _read(prompt: str) -> str:
+    """A line. Ctrl-C ends the waiting at once: the loop's own way would wait for the line."""
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    return input()
+    known = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input()
+    finally:
+        signal.signal(signal.SIGINT, known)
 
 
 def _paragraph() -> str:
