@@ -424,4 +424,25 @@ def test_ctrl_c_ends_a_call_that_asks(shop: Commands) -> None:
     assert "Traceback" not in terminal.shown
 
 
+@pytest.mark.parametrize(
+    ("tool", "prompt", "end"),
+    [
+        ("buy", "value", (0, "cancel")),
+        ("pay", "[no]", (0, "cancel")),
+        ("summarize", "\n", (4, None)),
+        ("folders", "[no]", (0, "")),
+    ],
+)
+def test_the_end_of_input_is_no_answer(shop: Commands, tool: str, prompt: str, end: tuple[int, str | None]) -> None:
+    words = ["article=hat"] if tool == "buy" else []
+    with shop.terminal("call", "shop.py", tool, *words) as terminal:
+        terminal.until(f"{prompt}> ")
+        terminal.types("\x04", end="")
+        told = terminal.ended()
+    assert told.code == end[0], terminal.shown
+    assert "Traceback" not in terminal.shown
+    if end[1] is not None:
+        assert told.out.strip().splitlines()[-1:] == ([end[1]] if end[1] else [])
+
+
 # Completion

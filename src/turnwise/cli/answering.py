@@ -59,7 +59,10 @@ class Answers:
             note("\nThe server wants a model to reply. You are the model; an empty line ends the reply.", "bold cyan")
             for message in asked["messages"]:
                 note(f"{message['role']}: {as_json(message['content'])}")
-            known = {"text": _paragraph()}
+            try:
+                known = {"text": _paragraph()}
+            except EOFError:
+                raise NobodyAnswers(asking.key, asked) from None
         if "role" in known:
             return known
         return {"role": "assistant", "content": {"type": "text", "text": known["text"]}, "model": "person"}
@@ -71,7 +74,7 @@ class Answers:
             self._take_terminal(asking, {})
             here = Path.cwd()
             note("\nThe server wants to know which folders you work in.", "bold cyan")
-            folders = [here] if _read(f"Tell it {here}? yes or no [no]> ").strip().lower() in ("y", "yes") else []
+            folders = [here] if _agrees(f"Tell it {here}? yes or no [no]> ") else []
         return {"roots": [{"uri": folder.resolve().as_uri(), "name": folder.resolve().name} for folder in folders]}
 
     def _known(self, asking: Asking, asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -108,8 +111,20 @@ def _read(prompt: str) -> str:
         signal.signal(signal.SIGINT, known)
 
 
+def _agrees(prompt: str) -> bool:
+    try:
+        return _read(prompt).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
 def _paragraph() -> str:
-    lines = []
-    while line := _read("> "):
-        lines.append(line)
+    """Lines up to an empty one, or to the end of input; EOFError where there is nothing before that."""
+    lines: list[str] = []
+    try:
+        while line := _read("> "):
+            lines.append(line)
+    except EOFError:
+        if not lines:
+            raise
     return "\n".join(lines)
