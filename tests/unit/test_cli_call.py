@@ -291,6 +291,23 @@ def test_a_question_that_nobody_answers_is_told_as_json(shop: Commands, url: str
         assert sentence == "the question 'sure' is in no --answers, and nobody is there to ask"
 
 
+def test_every_kind_of_question_is_answered_from_a_file(shop: Commands) -> None:
+    given = answers(shop, {"page": {"action": "accept"}, "summary": "It is short.", "on": True})
+    whole = answers(shop, {"summary": {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Ok."}}})
+    page, reply, other, counted, roots, nowhere = shop.run(
+        ["call", "shop.py", "pay", *given],
+        ["call", "shop.py", "summarize", *given],
+        ["call", "shop.py", "summarize", *whole],
+        ["call", "shop.py", "count_up", *given],
+        ["call", "shop.py", "folders", "--root", ".", "--root", "/tmp"],
+        ["call", "shop.py", "folders"],
+    )
+    assert [told.code for told in (page, reply, other, counted, roots, nowhere)] == [0] * 6
+    assert [told.out for told in (page, reply, other, counted)] == ["accept\n", "It is short.\n", "Ok.\n", "counted\n"]
+    assert roots.out == f"{shop.folder.as_uri()} file:///tmp\n"
+    assert nowhere.out == "\n"
+
+
 def test_a_wrong_answers_file_or_a_wrong_answer_is_said(shop: Commands) -> None:
     (shop.folder / "none.json").write_text("{")
     unread, no_object, misfit = shop.run(

@@ -65,7 +65,8 @@ class Answers:
                 raise NobodyAnswers(asking.key, asked) from None
         if "role" in known:
             return known
-        return {"role": "assistant", "content": {"type": "text", "text": known["text"]}, "model": "person"}
+        text = known.get("text", known.get("value"))
+        return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "person"}
 
     def list_roots(self, asking: Asking) -> dict[str, Any]:
         """The folders that were named, or that the person agrees to."""
