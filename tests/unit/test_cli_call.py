@@ -270,6 +270,33 @@ def answers(shop: Commands, given: Any) -> list[str]:
 # In a pipe
 
 
+def test_a_tool_is_called_wherever_its_server_is(shop: Commands, url: str) -> None:
+    sure = answers(shop, {"sure": True})
+    words = ["buy", "article=a hat", "count=2", "note=12", 'tags:=["a", "b"]', *sure]
+    for told in shop.run(*(["call", target, *words] for target in (url, "shop.py", "shop:server", STARTED))):
+        assert told == (0, "3 'a hat' '12' ['a', 'b']\n", "")
+
+
+def test_arguments_are_taken_as_the_schema_says(shop: Commands) -> None:
+    sure = answers(shop, {"Buy 1 7?": {"value": True}, "Buy 1 true?": {"action": "decline"}})
+    text, declined, wrong, not_json, not_argument, unknown = shop.run(
+        ["call", "shop.py", "buy", "article=7", "note=null", *sure],
+        ["call", "shop.py", "buy", "article=true", *sure],
+        ["call", "shop.py", "buy", "article=7", "count=many", *sure],
+        ["call", "shop.py", "buy", "article:=7 hats", *sure],
+        ["call", "shop.py", "buy", "article", *sure],
+        ["call", "shop.py", "buy", "article=7", "color=red", *sure],
+    )
+    assert text == (0, "2 '7' 'null' []\n", "")
+    assert declined == (0, "decline\n", "")
+    assert wrong.code == 1
+    assert "count" in wrong.out + wrong.err
+    assert (not_json.code, not_argument.code) == (2, 2)
+    assert "article: not JSON: '7 hats'" in not_json.err
+    assert "an argument is name=value, not 'article'" in not_argument.err
+    assert unknown.code == 1
+
+
 def test_results_are_json_for_scripts_and_errors_are_exit_codes(shop: Commands) -> None:
     done, failed, missing = shop.run(
         ["call", "shop.py", "data", "--json"], ["call", "shop.py", "fail"], ["call", "shop.py", "sell"]

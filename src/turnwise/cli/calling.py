@@ -20,6 +20,15 @@ from .targets import target_of
 from .tracing import trace
 
 UNREACHABLE = 3
+_KINDS: Mapping[type, set[str]] = {
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    dict: {"object"},
+    list: {"array"},
+    str: {"string"},
+    type(None): {"null"},
+}
 
 Target = Annotated[
     str, typer.Argument(help="A URL, a server (module:attribute, file.py), or a command in quotes.", metavar="TARGET")
@@ -128,19 +137,37 @@ def parsed(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
             raise typer.BadParameter(f"an argument is name=value, not {word!r}")
         is_json = name.endswith(":")
         name = name.removesuffix(":")
-        part = properties.get(name, {})
-        is_text = part.get("type") == "string" or (not part and not is_json)
-        arguments[name] = value if is_text and not is_json else _json(name, value, strict=is_json)
+        kinds = _kinds(properties[name]) if name in properties else {"string"}
+        arguments[name] = _json(name, value) if is_json else _value(value, kinds)
     return arguments
 
 
-def _json(name: str, text: str, *, strict: bool) -> Any:
+def _kinds(part: Any) -> set[str]:
+    """The types that a schema names, in whichever way; none where it does not say."""
+    if not isinstance(part, Mapping):
+        return set()
+    named = part.get("type")
+    kinds = {kind for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)}
+    others = [part.get(word) for word in ("anyOf", "oneOf")]
+    return kinds.union(*(_kinds(one) for other in others if isinstance(other, list) for one in other))
+
+
+def _value(text: str, kinds: set[str]) -> Any:
+    """Text that may be text is text, unless it reads as another type that may be; the server says what is wrong."""
+    if kinds and kinds <= {"string", "null"}:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if "string" in kinds and not kinds & _KINDS[type(value)] else value
+
+
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        if strict:
-            raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
-        return text  # The server says what is wrong with it, in its own words.
+        raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
 
 
 def _answers(path: Path | None) -> dict[str, Any]:
