@@ -368,6 +368,12 @@ def test_what_cannot_be_reached_or_does_not_exist_has_an_exit_code(shop: Command
         assert "Traceback" not in told.err, (command, told)
 
 
+def test_a_server_that_cannot_be_imported_is_said_in_a_line(shop: Commands) -> None:
+    for told in shop.run(["call", "broken.py", "buy"], ["list", "raising:server"], ["doctor", "raising.py"]):
+        assert (told.code, told.out) == (2, "")
+        assert re.fullmatch(r"(broken|raising)\S* cannot be imported: .*(broken|raising)\.py, line 2\)\n", told.err)
+
+
 def test_a_trace_has_exchanges_instances_and_the_size_of_states(shop: Commands, url: str) -> None:
     call = ["buy", "article=hat", *answers(shop, {"sure": True}), "--trace"]
     told, here = shop.run(["call", url, *call], ["call", "shop.py", *call])
