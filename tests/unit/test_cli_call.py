@@ -374,6 +374,16 @@ def test_a_server_that_cannot_be_imported_is_said_in_a_line(shop: Commands) -> N
         assert re.fullmatch(r"(broken|raising)\S* cannot be imported: .*(broken|raising)\.py, line 2\)\n", told.err)
 
 
+def test_a_header_has_a_name_and_a_value(shop: Commands, url: str) -> None:
+    wrong, right, useless = shop.run(
+        ["list", url, "--header", "Nothing"],
+        ["list", url, "--header", "X-Some: thing"],
+        ["list", "shop.py", "--header", "X-Some: thing"],
+    )
+    assert (wrong.code, right.code, useless.code) == (2, 0, 2)
+    assert "a header is 'Name: value', not 'Nothing'" in wrong.err
+
+
 def test_a_trace_has_exchanges_instances_and_the_size_of_states(shop: Commands, url: str) -> None:
     call = ["buy", "article=hat", *answers(shop, {"sure": True}), "--trace"]
     told, here = shop.run(["call", url, *call], ["call", "shop.py", *call])

@@ -186,6 +186,8 @@ def _client(name: str, headers: Sequence[str] | None, mode: str, **options: Any)
     if mode not in get_args(Mode):
         raise typer.BadParameter(f"--mode is one of {', '.join(get_args(Mode))}")
     if headers:
+        if wrong := [header for header in headers if not header.partition(":")[0].strip() or ":" not in header]:
+            raise typer.BadParameter(f"a header is 'Name: value', not {wrong[0]!r}")
         pairs = (header.partition(":") for header in headers)
         options["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
     try:
