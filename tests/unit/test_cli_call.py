@@ -384,6 +384,15 @@ def test_a_header_has_a_name_and_a_value(shop: Commands, url: str) -> None:
     assert "a header is 'Name: value', not 'Nothing'" in wrong.err
 
 
+def test_all_pages_are_looked_through(shop: Commands) -> None:
+    called, listed, unknown = shop.run(
+        ["call", "paged.py", "tool_2"], ["list", "paged.py", "--json"], ["call", "paged.py", "tool_3"]
+    )
+    assert called == (0, "2\n", "")
+    assert [tool["name"] for tool in json.loads(listed.out)["tools"]] == ["tool_0", "tool_1", "tool_2"]
+    assert unknown.err == "there is no tool 'tool_3'; there are: tool_0, tool_1, tool_2\n"
+
+
 def test_a_trace_has_exchanges_instances_and_the_size_of_states(shop: Commands, url: str) -> None:
     call = ["buy", "article=hat", *answers(shop, {"sure": True}), "--trace"]
     told, here = shop.run(["call", url, *call], ["call", "shop.py", *call])

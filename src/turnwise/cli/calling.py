@@ -78,7 +78,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
 
 async def _called(client: Client, tool: str, words: Sequence[str], answers: Answers, seconds: float | None) -> Any:
     async with client:
-        tools = {found.name: found for found in (await client.list_tools()).tools}
+        tools = {found.name: found async for found in client.iter_tools()}
         if tool not in tools:
             near = ", ".join(sorted(tools)) or "none"
             fail(f"there is no tool {tool!r}; there are: {near}")
@@ -117,13 +117,12 @@ async def _listed(client: Client) -> dict[str, list[Any]]:
         )
         found: dict[str, list[Any]] = {}
         if "tools" in offers:
-            found["tools"] = [_written(item) for item in (await client.list_tools()).tools]
+            found["tools"] = [_written(item) async for item in client.iter_tools()]
         if "prompts" in offers:
-            found["prompts"] = [_written(item) for item in (await client.list_prompts()).prompts]
+            found["prompts"] = [_written(item) async for item in client.iter_prompts()]
         if "resources" in offers:
-            found["resources"] = [_written(item) for item in (await client.list_resources()).resources]
-            templates = (await client.list_resource_templates()).resource_templates
-            found["templates"] = [_written(item) for item in templates]
+            found["resources"] = [_written(item) async for item in client.iter_resources()]
+            found["templates"] = [_written(item) async for item in client.iter_resource_templates()]
         return found
 
 
