@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -232,6 +233,7 @@ def waited_for(child: Child, log: Path, pattern: str) -> str:
     """What a running command writes into its log, sooner or later."""
     while not (found := re.search(pattern, log.read_text() if log.exists() else "")):
         assert child.poll() is None, log.read_text()
+        time.sleep(0.02)
     return found[1]
 
 
