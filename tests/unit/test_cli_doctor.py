@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
@@ -121,6 +122,9 @@ def behind() -> Iterator[str]:
     web = uvicorn.Server(uvicorn.Config(Behind(server.asgi()), port=port, **options))
     thread = threading.Thread(target=web.run)
     thread.start()
+    while not web.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
     try:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
