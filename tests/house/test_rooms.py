@@ -129,6 +129,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("tasks/runtime.py", "follow"),
         ("cli/serving.py", "serve_here"),
         ("cli/dev.py", "dev"),
+        ("cli/loading.py", "load_or_say"),
         ("cli/tracing.py", "trace"),
         ("cli/tracing.py", "traced"),
         ("metrics.py", "follow_tasks"),

@@ -11,4 +11,4 @@ def main() -> None:
         if error.name not in ("typer", "rich", "click"):
             raise
         sys.exit("The command needs a few more packages: pip install 'turnwise[cli]'")
-    app()
+    app(prog_name="turnwise")  # Also as python -m turnwise.cli, so that shells complete the same command.

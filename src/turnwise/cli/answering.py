@@ -1,6 +1,6 @@
 """Who answers what a call asks: a file, or the person at the terminal."""
 
-import json
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 from ..dialects.answering import Asking
 from ..errors import CallerError
 from .forms import HELP, Form, Refused
-from .showing import legible, note
+from .showing import as_json, legible, note
 
 NEEDS_ANSWER = 4
 """The exit code where a question has nobody to answer it."""
@@ -58,11 +58,15 @@ class Answers:
             self._take_terminal(asking, asked)
             note("\nThe server wants a model to reply. You are the model; an empty line ends the reply.", "bold cyan")
             for message in asked["messages"]:
-                note(f"{message['role']}: {legible(json.dumps(message['content'], ensure_ascii=False))}")
-            known = {"text": _paragraph()}
+                note(f"{message['role']}: {as_json(message['content'])}")
+            try:
+                known = {"text": _paragraph()}
+            except EOFError:
+                raise NobodyAnswers(asking.key, asked) from None
         if "role" in known:
             return known
-        return {"role": "assistant", "content": {"type": "text", "text": known["text"]}, "model": "person"}
+        text = known.get("text", known.get("value"))
+        return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "person"}
 
     def list_roots(self, asking: Asking) -> dict[str, Any]:
         """The folders that were named, or that the person agrees to."""
@@ -71,7 +75,7 @@ class Answers:
             self._take_terminal(asking, {})
             here = Path.cwd()
             note("\nThe server wants to know which folders you work in.", "bold cyan")
-            folders = [here] if _read(f"Tell it {here}? yes or no [no]> ").strip().lower() in ("y", "yes") else []
+            folders = [here] if _agrees(f"Tell it {here}? yes or no [no]> ") else []
         return {"roots": [{"uri": folder.resolve().as_uri(), "name": folder.resolve().name} for folder in folders]}
 
     def _known(self, asking: Asking, asked: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -98,13 +102,30 @@ class Answers:
 
 
 def _read(prompt: str) -> str:
+    """A line. Ctrl-C ends the waiting at once: the loop's own way would wait for the line."""
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    return input()
+    known = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return input()
+    finally:
+        signal.signal(signal.SIGINT, known)
+
+
+def _agrees(prompt: str) -> bool:
+    try:
+        return _read(prompt).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _paragraph() -> str:
-    lines = []
-    while line := _read("> "):
-        lines.append(line)
+    """Lines up to an empty one, or to the end of input; EOFError where there is nothing before that."""
+    lines: list[str] = []
+    try:
+        while line := _read("> "):
+            lines.append(line)
+    except EOFError:
+        if not lines:
+            raise
     return "\n".join(lines)

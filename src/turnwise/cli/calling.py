@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from rich.progress import Progress
 
 from ..client import Client
 from ..dialects.words import Mode
 from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
 from .loading import NotFound
-from .showing import console, fail, legible, note
+from .metering import Meter
+from .showing import as_json, fail, legible, note
 from .targets import target_of
 from .tracing import trace
 
 UNREACHABLE = 3
+_KINDS: Mapping[type, set[str]] = {
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    dict: {"object"},
+    list: {"array"},
+    str: {"string"},
+    type(None): {"null"},
+}
 
 Target = Annotated[
     str, typer.Argument(help="A URL, a server (module:attribute, file.py), or a command in quotes.", metavar="TARGET")
@@ -38,7 +47,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     ] = None,
     answers: Annotated[Path | None, typer.Option(help="A JSON file with answers, by key or by message.")] = None,
     root: Annotated[list[Path] | None, typer.Option(help="A folder to tell servers of; give several.")] = None,
-    as_json: AsJSON = False,
+    is_json: AsJSON = False,
     traced: Trace = False,
     header: Headers = None,
     mode: Version = "auto",
@@ -60,8 +69,8 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     if traced:
         trace(client)
     result = _run(_called(client, tool, arguments or (), given, timeout))
-    if as_json:
-        sys.stdout.write(json.dumps(_written(result), ensure_ascii=False) + "\n")
+    if is_json:
+        typer.echo(as_json(_written(result)))
     else:
         _show(result)
     raise typer.Exit(1 if result.is_error else 0)
@@ -69,37 +78,29 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
 
 async def _called(client: Client, tool: str, words: Sequence[str], answers: Answers, seconds: float | None) -> Any:
     async with client:
-        tools = {found.name: found for found in (await client.list_tools()).tools}
+        tools = {found.name: found async for found in client.iter_tools()}
         if tool not in tools:
             near = ", ".join(sorted(tools)) or "none"
             fail(f"there is no tool {tool!r}; there are: {near}")
         arguments = parsed(words, tools[tool].input_schema)
-        meter = Progress(console=console(), transient=True, disable=not sys.stderr.isatty())
-        task = meter.add_task(legible(tool), total=None, visible=False)
+        meter = Meter(tool)
         answers.before = meter.stop
-
-        def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            meter.start()
-            meter.update(
-                task, completed=progress, total=total, description=legible(message or tool), visible=True, refresh=True
-            )
-
         try:
-            return await client.call_tool(tool, arguments, progress_callback=on_progress, deadline=seconds)
+            return await client.call_tool(tool, arguments, progress_callback=meter.tell, deadline=seconds)
         finally:
             meter.stop()
 
 
 def list_offers(
-    target: Target, as_json: AsJSON = False, header: Headers = None, mode: Version = "auto", traced: Trace = False
+    target: Target, is_json: AsJSON = False, header: Headers = None, mode: Version = "auto", traced: Trace = False
 ) -> None:
     """What a server offers: tools with their arguments, prompts and resources."""
     client = _client(target, header, mode)
     if traced:
         trace(client)
     found = _run(_listed(client))
-    if as_json:
-        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+    if is_json:
+        typer.echo(as_json(found))
         return
     for kind, items in found.items():
         for item in items:
@@ -116,13 +117,12 @@ async def _listed(client: Client) -> dict[str, list[Any]]:
         )
         found: dict[str, list[Any]] = {}
         if "tools" in offers:
-            found["tools"] = [_written(item) for item in (await client.list_tools()).tools]
+            found["tools"] = [_written(item) async for item in client.iter_tools()]
         if "prompts" in offers:
-            found["prompts"] = [_written(item) for item in (await client.list_prompts()).prompts]
+            found["prompts"] = [_written(item) async for item in client.iter_prompts()]
         if "resources" in offers:
-            found["resources"] = [_written(item) for item in (await client.list_resources()).resources]
-            templates = (await client.list_resource_templates()).resource_templates
-            found["templates"] = [_written(item) for item in templates]
+            found["resources"] = [_written(item) async for item in client.iter_resources()]
+            found["templates"] = [_written(item) async for item in client.iter_resource_templates()]
         return found
 
 
@@ -136,19 +136,37 @@ def parsed(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
             raise typer.BadParameter(f"an argument is name=value, not {word!r}")
         is_json = name.endswith(":")
         name = name.removesuffix(":")
-        part = properties.get(name, {})
-        is_text = part.get("type") == "string" or (not part and not is_json)
-        arguments[name] = value if is_text and not is_json else _json(name, value, strict=is_json)
+        kinds = _kinds(properties[name]) if name in properties else {"string"}
+        arguments[name] = _json(name, value) if is_json else _value(value, kinds)
     return arguments
 
 
-def _json(name: str, text: str, *, strict: bool) -> Any:
+def _kinds(part: Any) -> set[str]:
+    """The types that a schema names, in whichever way; none where it does not say."""
+    if not isinstance(part, Mapping):
+        return set()
+    named = part.get("type")
+    kinds = {kind for kind in (named if isinstance(named, list) else [named]) if isinstance(kind, str)}
+    others = [part.get(word) for word in ("anyOf", "oneOf")]
+    return kinds.union(*(_kinds(one) for other in others if isinstance(other, list) for one in other))
+
+
+def _value(text: str, kinds: set[str]) -> Any:
+    """Text that may be text is text, unless it reads as another type that may be; the server says what is wrong."""
+    if kinds and kinds <= {"string", "null"}:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if "string" in kinds and not kinds & _KINDS[type(value)] else value
+
+
+def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        if strict:
-            raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
-        return text  # The server says what is wrong with it, in its own words.
+        raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
 
 
 def _answers(path: Path | None) -> dict[str, Any]:
@@ -167,6 +185,8 @@ def _client(name: str, headers: Sequence[str] | None, mode: str, **options: Any)
     if mode not in get_args(Mode):
         raise typer.BadParameter(f"--mode is one of {', '.join(get_args(Mode))}")
     if headers:
+        if wrong := [header for header in headers if not header.partition(":")[0].strip() or ":" not in header]:
+            raise typer.BadParameter(f"a header is 'Name: value', not {wrong[0]!r}")
         pairs = (header.partition(":") for header in headers)
         options["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
     try:
@@ -185,7 +205,7 @@ def _run(work: Coroutine[Any, Any, Any]) -> Any:
     except Unanswerable as error:
         fail(str(error), NEEDS_ANSWER)
     except NobodyAnswers as error:
-        typer.echo(json.dumps(error.question, ensure_ascii=False), err=True)
+        typer.echo(as_json(error.question), err=True)
         fail(str(error), NEEDS_ANSWER)
     except CallbackFailed as error:
         fail(str(error))
@@ -203,7 +223,7 @@ def _show(result: Any) -> None:
             kind = getattr(part, "mime_type", None) or getattr(part, "uri", "")
             typer.echo(legible(f"[{part.type} {kind}]"))
     if not result.content and result.structured_content is not None:
-        typer.echo(json.dumps(result.structured_content, ensure_ascii=False))
+        typer.echo(as_json(result.structured_content))
 
 
 def _written(item: Any) -> dict[str, Any]:

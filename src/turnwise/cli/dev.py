@@ -24,7 +24,7 @@ Server = Annotated[str, typer.Argument(help="module:attribute or file.py:attribu
 
 def dev(
     server: Server,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8000,
     path: Annotated[str, typer.Option(help="Where the endpoint is.")] = "/mcp",
 ) -> None:
     """Serve, and start anew whenever a Python file here changes. Questions that are open survive that."""

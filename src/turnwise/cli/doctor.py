@@ -12,7 +12,7 @@ from ..client import Client
 from ..errors import ConnectionLost, TurnwiseError
 from ..server import MCPServer
 from .keys import KeySource, NoKeys
-from .loading import NotFound, load
+from .loading import NotFound, load_or_say
 from .showing import fail, legible, note
 from .tracing import INSTANCE
 
@@ -41,7 +41,8 @@ def doctor(
     """Look for what goes wrong where a server is deployed: keys, workers, proxies, clocks. Exit code 1: it is bad."""
     source = KeySource(keys_file, keys_env)
     try:
-        found = _visited(target) if target.startswith(("http://", "https://")) else _read(load(target), source, workers)
+        is_url = target.startswith(("http://", "https://"))
+        found = _visited(target) if is_url else _read(load_or_say(target), source, workers)
         findings = [*_keys(source), *asyncio.run(_gathered(found))]
     except NotFound as error:
         fail(str(error), 2)

@@ -3,6 +3,8 @@
 The schema is a stranger's: what it says is shown as text, and checked as the client checks all answers.
 """
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +13,16 @@ from .showing import legible
 
 DECLINE, CANCEL, BACK = "!decline", "!cancel", "!back"
 HELP = f"{DECLINE} refuses, {CANCEL} gives up, {BACK} goes to the field before. Empty takes what is in [brackets]."
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
+_BROKEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+_FORMATS = {
+    "email": "an email address",
+    "uri": "a URI",
+    "date": "a date, 2026-12-31",
+    "date-time": "a time with its zone, 2026-12-31T10:00:00Z",
+}
 
 Read = Callable[[str], str]
 Say = Callable[[str, str], None]
@@ -122,9 +134,7 @@ def described(part: Mapping[str, Any]) -> str:
     if choices_of(part):
         return "one of"
     words = {"integer": "a whole number", "number": "a number"}.get(str(kind), "text")
-    words = {"email": "an email address", "uri": "a URI", "date": "a date, 2026-12-31", "date-time": "a time"}.get(
-        str(part.get("format")), words
-    )
+    words = _FORMATS.get(str(part.get("format")), words)
     if kind == "string":
         return _between(words, part.get("minLength"), part.get("maxLength"), " characters")
     return _between(words, part.get("minimum"), part.get("maximum"))
@@ -156,11 +166,7 @@ def value_of(text: str, part: Mapping[str, Any], choices: list[Choice]) -> Any:
         return _truth(text)
     if choices:
         return _chosen(text, choices)
-    if kind == "integer":
-        return _number(text, int, "a whole number")
-    if kind == "number":
-        return _number(text, float, "a number")
-    return text
+    return _number(text, kind) if kind in ("integer", "number") else text
 
 
 def _chosen(text: str, choices: list[Choice]) -> Any:
@@ -182,11 +188,14 @@ def _truth(text: str) -> bool:
     raise ValueError("yes or no")
 
 
-def _number(text: str, kind: Callable[[str], Any], words: str) -> Any:
-    try:
-        return kind(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not {words}") from None
+def _number(text: str, kind: str) -> int | float:
+    """A number as JSON has them, which Python has more of."""
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    value = float(text) if kind == "number" and _BROKEN.fullmatch(text) else math.inf
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not {'a number' if kind == 'number' else 'a whole number'}")
+    return value
 
 
 def spelled(value: Any) -> str:

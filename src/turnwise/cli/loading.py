@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,20 @@ from ..server import MCPServer
 
 class NotFound(Exception):
     """There is no server of this name; the message says what there is."""
+
+
+def load_or_say(name: str) -> MCPServer[Any]:
+    """The same as `load`, for commands that have no use for what the author's module raises: it is NotFound too."""
+    try:
+        return load(name)
+    except NotFound:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        known = isinstance(error, SyntaxError)
+        place = "" if known else f" ({Path(where.filename).name}, line {where.lineno})"
+        what = f"{type(error).__name__}: {error}{place}"
+        raise NotFound(f"{name.partition(':')[0]} cannot be imported: {what}") from None
 
 
 def load(name: str) -> MCPServer[Any]:

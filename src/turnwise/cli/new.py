@@ -1,6 +1,8 @@
 """`turnwise new`: a project that asks a question, and passes its own test."""
 
+import keyword
 import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -90,6 +92,15 @@ On three machines, with one key for all of them:
 IGNORED = "__pycache__/\n.venv/\nkeys\n"
 
 
+_TAKEN = {"turnwise", "pytest", "test", *sys.stdlib_module_names, *keyword.kwlist}
+
+
+def _module(name: str) -> str:
+    """What the server's module is called: nothing that Python or the project has a use for."""
+    module = name.replace("-", "_").lower()
+    return f"{module}_server" if module in _TAKEN else module
+
+
 def new(name: Annotated[str, typer.Argument(help="The project, and the folder to make.", metavar="NAME")]) -> None:
     """Make a project with a tool that asks, and a test of it."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
@@ -97,7 +108,7 @@ def new(name: Annotated[str, typer.Argument(help="The project, and the folder to
     folder = Path(name)
     if folder.exists():
         fail(f"{name} is there already")
-    module = name.replace("-", "_").lower()
+    module = _module(name)
     words = {
         "name": name,
         "module": module,

@@ -1,7 +1,8 @@
 """What goes to a terminal. Results go to standard output and all else to standard error, so that pipes get results."""
 
+import json
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -15,6 +16,12 @@ def legible(text: str, *, lines: bool = False) -> str:
     """What others wrote, without what a terminal would take for a command."""
     kept = "\n" if lines else ""
     return "".join(letter if letter.isprintable() or letter in kept else "\ufffd" for letter in text)
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON, in which the same is escaped: programs read what was written, and terminals obey nothing."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 def note(text: str, style: str = "") -> None:

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from .loading import load
+from .loading import load_or_say
 
 
 def target_of(name: str) -> Any:
@@ -13,7 +13,7 @@ def target_of(name: str) -> Any:
         return name
     words = shlex.split(name)
     if len(words) == 1 and _is_python(words[0]):
-        return load(words[0])
+        return load_or_say(words[0])
     return words
 
 

@@ -13,7 +13,7 @@ from .._sealed import CLAIMS, RequestStateSecurity
 from ..dialects.tasking import moment
 from ..errors import InvalidRequestState
 from .keys import KeySource, NoKeys
-from .showing import fail, legible
+from .showing import as_json, fail, legible
 
 token = typer.Typer(no_args_is_help=True, help="Look into states.")
 
@@ -38,7 +38,7 @@ def show(
     state: Annotated[str, typer.Argument(help="A requestState; - reads it from standard input.", metavar="STATE")],
     keys_file: Annotated[str | None, typer.Option(help="A file with one key a line.")] = None,
     keys_env: Annotated[str | None, typer.Option(help="A variable with keys between commas.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,
+    is_json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,
 ) -> None:
     """Open a state with your key: for which call it is, until when, and what is settled. It holds what people said."""
     source = KeySource(keys_file, keys_env)
@@ -49,8 +49,8 @@ def show(
         facts = _facts(security, sys.stdin.read().strip() if state == "-" else state)
     except (NoKeys, InvalidRequestState) as error:
         fail(str(error))
-    if as_json:
-        sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+    if is_json:
+        typer.echo(as_json(facts))
         return
     for name, value in facts.items():
         if not isinstance(value, list):

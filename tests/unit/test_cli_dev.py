@@ -1,0 +1,101 @@
+"""`turnwise dev`: a server is served while it is being written, and who is asked meanwhile does not notice."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.loading import free_port
+from tests.fleet.forks import Child
+from tests.unit.test_cli_call import Commands, commands, waited_for
+from turnwise import Client, Done, Pending
+
+SHOP = """
+from turnwise import Context, MCPServer
+
+server = MCPServer("shop")
+
+@server.tool()
+async def greet(ctx: Context) -> str:
+    name = await ctx.elicit("Who are you?", str, key="name")
+    return f"WORD {name.data}"
+"""
+BROKEN = SHOP.replace("async def greet(", "async def greet((")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands({}, tmp_path_factory.mktemp("dev")) as begun:
+        yield begun
+
+
+class Desk:
+    """Somebody who writes a server, and looks at what `turnwise dev` says."""
+
+    def __init__(self, file: Path, child: Child, log: Path) -> None:
+        self._file = file
+        self._child = child
+        self._log = log
+        self._seen = 0
+
+    def writes(self, text: str) -> None:
+        self._file.write_text(text)
+
+    def sees(self, words: str) -> None:
+        """Something new."""
+        waited_for(self._child, self._log, rf"(?s).{{{self._seen}}}.*?({words})")
+        self._seen = len(self._log.read_text())
+
+
+def test_a_question_survives_a_reload_and_a_broken_file_is_mended(here: Commands) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}/mcp"
+    file = here.folder / "shop.py"
+    file.write_text(BROKEN)
+    child, _, err = here.begin("dev", "shop:server", "--port", str(port))
+    desk = Desk(file, child, err)
+
+    async def asked() -> Pending:
+        async with Client(url) as client:
+            pending = await client.begin("greet", {})
+            assert isinstance(pending, Pending)
+            return pending
+
+    async def answered(pending: Pending) -> str:
+        async with Client(url) as client:
+            done = await client.resume(pending, {"name": {"action": "accept", "content": {"value": "Ada"}}})
+            assert isinstance(done, Done)
+            return str(done.result.content[0].text)
+
+    try:
+        desk.sees("shop:server cannot be imported")
+        desk.writes(SHOP.replace("WORD", "Hello"))
+        desk.sees(f"shop is served at {url}")
+        pending = asyncio.run(asked())
+        desk.writes(SHOP.replace("WORD", "Good day"))
+        desk.sees("shop.py has changed")
+        desk.sees(f"shop is served at {url}")
+        assert asyncio.run(answered(pending)) == "Good day Ada"
+        desk.writes(BROKEN)
+        desk.sees("cannot be imported")
+        desk.writes(SHOP.replace("WORD", "Well met"))
+        assert asyncio.run(answered(pending)) == "Well met Ada"
+    finally:
+        child.signal(signal.SIGINT)
+    assert child.wait() == 0
+    told = err.read_text()
+    assert "SyntaxError" in told
+    assert f"Try it: turnwise list {url}" in told
+    assert json.dumps({"url": url}) in told.replace("\n", "").replace("  ", "").replace("{ ", "{")
+
+
+def test_what_cannot_be_served_is_said(here: Commands) -> None:
+    (here.folder / "plain.py").write_text("number = 7\n")
+    nowhere, plain, port = here.run(
+        ["dev", "nothing:server"], ["dev", "plain.py"], ["dev", "plain:server", "--port", "0"]
+    )
+    assert (nowhere.code, plain.code, port.code) == (2, 2, 2)
+    assert nowhere.err.startswith("no module 'nothing'")
+    assert "it has no MCPServer" in plain.err

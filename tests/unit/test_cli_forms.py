@@ -1,0 +1,212 @@
+"""A form with every kind of field that the specification allows, filled in at a terminal, with mistakes."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.test_cli_call import Commands, Terminal, commands
+from turnwise.cli.forms import Form, Refused
+
+SIZES = ["small", "large"]
+COLORS = [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]
+FIELDS: dict[str, Any] = {
+    "name": {"type": "string", "title": "Your name", "description": "As on the card", "minLength": 2, "maxLength": 5},
+    "mail": {"type": "string", "format": "email"},
+    "page": {"type": "string", "format": "uri"},
+    "day": {"type": "string", "format": "date"},
+    "moment": {"type": "string", "format": "date-time"},
+    "weight": {"type": "number", "minimum": 0.5, "maximum": 9.5},
+    "count": {"type": "integer", "minimum": 1, "maximum": 10},
+    "sure": {"type": "boolean"},
+    "size": {"type": "string", "enum": SIZES},
+    "color": {"type": "string", "oneOf": COLORS},
+    "speed": {"type": "string", "enum": ["s", "f"], "enumNames": ["Slow", "Fast"]},
+    "sides": {"type": "array", "items": {"type": "string", "enum": ["rice", "bread", "salad"]}, "minItems": 1},
+    "paints": {"type": "array", "items": {"anyOf": COLORS}, "minItems": 1, "maxItems": 1},
+    "city": {"type": "string", "default": "York"},
+    "cups": {"type": "integer", "default": 2},
+    "ratio": {"type": "number", "default": 1.5},
+    "wrapped": {"type": "boolean", "default": True},
+    "shade": {"type": "string", "oneOf": COLORS, "default": "#0f0"},
+    "extras": {"type": "array", "items": {"type": "string", "enum": SIZES}, "default": ["large"]},
+    "note": {"type": "string"},
+    "tip": {"type": "number"},
+    "gift": {"type": "boolean"},
+    "layers": {"type": "array", "items": {"type": "string", "enum": SIZES}, "maxItems": 1},
+}
+OPTIONAL = ("note", "tip", "gift", "layers")
+SCHEMA = {"type": "object", "properties": FIELDS, "required": [name for name in FIELDS if name not in OPTIONAL]}
+# What is typed, field by field: first the mistakes, each with what is said to it, then what is right.
+TYPED: list[tuple[str, str, str | None]] = [
+    ("name", "", "this one is needed"),
+    ("name", "A", "'A' is too short"),
+    ("name", "Adelaide", "'Adelaide' is too long"),
+    ("name", "Ada", None),
+    ("mail", "ada", "'ada' is not a 'email'"),
+    ("mail", "ada@example.com", None),
+    ("page", "nowhere", "'nowhere' is not a 'uri'"),
+    ("page", "https://example.com/?a=1", None),
+    ("day", "tomorrow", "'tomorrow' is not a 'date'"),
+    ("day", "2026-12-31", None),
+    ("moment", "2026-12-31T10:00:00", "is not a 'date-time'"),
+    ("moment", "2026-12-31T10:00:00Z", None),
+    ("weight", "heavy", "'heavy' is not a number"),
+    ("weight", "nan", "'nan' is not a number"),
+    ("weight", "0.4", "0.4 is less than the minimum of 0.5"),
+    ("weight", "10", "10 is greater than the maximum of 9.5"),
+    ("weight", "7.25", None),
+    ("count", "1.5", "'1.5' is not a whole number"),
+    ("count", "11", "11 is greater than the maximum of 10"),
+    ("count", "3", None),
+    ("sure", "perhaps", "yes or no"),
+    ("sure", "No", None),
+    ("size", "medium", "'medium' is none of these"),
+    ("size", "3", "'3' is none of these"),
+    ("size", "2", None),
+    ("color", "Blue", "'Blue' is none of these"),
+    ("color", "Red", None),
+    ("speed", "Fast", None),
+    ("sides", ",", "[] should be non-empty"),
+    ("sides", "rice, soup", "'soup' is none of these"),
+    ("sides", "1, salad", None),
+    ("paints", "1, 2", "is too long"),
+    ("paints", "Green", None),
+    *((name, "", None) for name in ("city", "cups", "ratio", "wrapped", "shade", "extras", *OPTIONAL)),
+]
+FILLED = {
+    "name": "Ada",
+    "mail": "ada@example.com",
+    "page": "https://example.com/?a=1",
+    "day": "2026-12-31",
+    "moment": "2026-12-31T10:00:00Z",
+    "weight": 7.25,
+    "count": 3,
+    "sure": False,
+    "size": "large",
+    "color": "#f00",
+    "speed": "f",
+    "sides": ["rice", "salad"],
+    "paints": ["#0f0"],
+    "city": "York",
+    "cups": 2,
+    "ratio": 1.5,
+    "wrapped": True,
+    "shade": "#0f0",
+    "extras": ["large"],
+}
+SHOP = f"""
+import json
+from mcp_types import ElicitRequest, ElicitRequestFormParams
+from turnwise import Context, InputRequiredResult, MCPServer
+
+server = MCPServer("forms")
+
+@server.tool()
+async def ask(ctx: Context) -> str | InputRequiredResult:
+    answer = (ctx.input_responses or {{}}).get("form")
+    if answer is None:
+        params = ElicitRequestFormParams(message="Fill it in", requested_schema={SCHEMA!r})
+        return InputRequiredResult(input_requests={{"form": ElicitRequest(params=params)}})
+    return answer.action if answer.content is None else json.dumps(answer.content)
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands({"shop.py": SHOP}, tmp_path_factory.mktemp("forms")) as begun:
+        yield begun
+
+
+def prompt(name: str) -> str:
+    default = FIELDS[name].get("default")
+    shown = {True: "yes", None: ""}.get(default, default) if not isinstance(default, list) else "large"
+    return f"{name} [{shown}]" if default is not None else f"\n{name}"
+
+
+def fill(terminal: Terminal) -> None:
+    mistake = None
+    for name, line, wrong in TYPED:
+        said = terminal.answers(prompt(name), line)
+        assert mistake is None or mistake in said, said
+        mistake = wrong
+
+
+def test_a_form_with_every_kind_of_field_is_filled_in_and_mistakes_are_mended_in_place(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "ask") as terminal:
+        fill(terminal)
+        told = terminal.ended()
+    assert told.code == 0
+    assert json.loads(told.out) == FILLED
+    lines = terminal.shown.splitlines()
+    for line in (
+        "Your name (name): text, 2 to 5 characters",
+        "  As on the card",
+        "mail: an email address",
+        "page: a URI",
+        "weight: a number, 0.5 to 9.5",
+        "moment: a time with its zone, 2026-12-31T10:00:00Z",
+        "count: a whole number, 1 to 10",
+        "sure: yes or no",
+        "  2  Green",
+        "  2  Fast",
+        "sides: several of, at least 1",
+        "paints: several of, 1 to 1",
+        "note: text, optional",
+        "layers: several of, at most 1, optional",
+    ):
+        assert line in lines, line
+
+
+def test_a_field_can_be_filled_in_again_and_a_form_refused(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "ask") as terminal:
+        terminal.answers("\nname", "!back")
+        terminal.answers("\nname", "Bob")
+        terminal.answers("\nmail", "bob@example.com")
+        terminal.answers("\npage", "!back")
+        terminal.answers("\nmail", "!back")
+        fill(terminal)
+        assert json.loads(terminal.ended().out) == FILLED
+    for word, action in (("!decline", "decline"), ("!cancel", "cancel")):
+        with shop.terminal("call", "shop.py", "ask") as terminal:
+            terminal.answers("\nname", "Ada")
+            terminal.answers("\nmail", word)
+            assert terminal.ended().out.splitlines()[-1] == action
+
+
+# A form without a terminal
+
+
+def filled(schema: Any, *lines: str) -> dict[str, Any]:
+    left = list(lines)
+    content = Form(schema, lambda prompt: left.pop(0), lambda text, style: None).fill()
+    assert not left
+    return content
+
+
+def one(part: Any, *, required: bool = True) -> dict[str, Any]:
+    return {"type": "object", "properties": {"value": part}, "required": ["value"] if required else []}
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "1e999", "1_000", "٣", ""])
+@pytest.mark.parametrize("kind", ["number", "integer"])
+def test_a_number_is_one_that_json_has(kind: str, text: str) -> None:
+    assert filled(one({"type": kind}), text, "3") == {"value": 3}
+
+
+def test_an_answer_may_begin_with_an_exclamation_mark() -> None:
+    assert filled(one({"type": "string"}), "!!decline") == {"value": "!decline"}
+    with pytest.raises(Refused):
+        filled(one({"type": "string"}), "!decline")
+
+
+def test_a_choice_is_made_by_its_value_before_its_number() -> None:
+    part = {"type": "string", "enum": ["2", "1"]}
+    assert filled(one(part), "2") == {"value": "2"}
+    assert filled(one({"type": "array", "items": part}), "1,2") == {"value": ["1", "2"]}
+
+
+def test_a_field_that_was_filled_in_can_be_left_out_after_all() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    assert filled(schema, "x", "!back", "", "y") == {"b": "y"}

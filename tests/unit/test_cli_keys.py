@@ -1,0 +1,89 @@
+"""`turnwise keys`: made, rotated and checked in processes of their own."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli_call import Commands, Told, commands
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands({}, tmp_path_factory.mktemp("keys")) as begun:
+        yield begun
+
+
+@pytest.fixture
+def here(origin: Commands, tmp_path: Path) -> Commands:
+    return origin._replace(folder=tmp_path)
+
+
+def one(here: Commands, *words: str) -> Told:
+    (told,) = here.run(["keys", *words])
+    return told
+
+
+def test_a_new_key_is_said_or_written_to_a_file_of_its_own(here: Commands) -> None:
+    first, second = here.run(["keys", "new"], ["keys", "new"])
+    assert (first.code, first.err, len(first.out)) == (0, "", 44)
+    assert first.out != second.out
+    written = one(here, "new", "--file", "ring")
+    assert (written.code, written.out) == (0, "")
+    assert "ring has one key" in written.err
+    assert stat.S_IMODE((here.folder / "ring").stat().st_mode) == 0o600
+    assert one(here, "new", "--file", "ring") == (1, "", "ring: File exists\n")
+    assert one(here, "new", "--file", "no/ring") == (1, "", "no/ring: No such file or directory\n")
+
+
+def test_a_rotation_has_three_phases_and_checks_tell_them_apart(here: Commands) -> None:
+    one(here, "new", "--file", "ring")
+    (old,) = (here.folder / "ring").read_text().split()
+    alone = one(here, "check", "ring")
+    assert alone.out.endswith("  mints and verifies\n")
+    assert one(here, "rotate", "ring", "--phase", "mint").code == 1
+    added = one(here, "rotate", "ring", "--phase", "add")
+    assert (added.code, added.out) == (0, "")
+    assert "then: --phase mint" in added.err
+    first, new = (here.folder / "ring").read_text().split()
+    assert first == old
+    assert one(here, "check", "ring").out.splitlines()[0] == alone.out.strip()
+    assert one(here, "rotate", "ring", "--phase", "mint").code == 0
+    assert (here.folder / "ring").read_text().split() == [new, old]
+    assert one(here, "rotate", "ring", "--phase", "drop").code == 0
+    assert (here.folder / "ring").read_text().split() == [new]
+    assert stat.S_IMODE((here.folder / "ring").stat().st_mode) == 0o600
+    assert one(here, "rotate", "ring", "--phase", "drop").code == 1
+    assert one(here, "rotate", "ring", "--phase", "turn").code == 2
+    assert [path.name for path in here.folder.iterdir() if path.name.startswith(".ring")] == []
+
+
+def test_keys_that_are_not_good_are_said(here: Commands) -> None:
+    (here.folder / "short").write_text("hunter2\n")
+    (here.folder / "empty").write_text("# none\n")
+    (here.folder / "open").write_text("k" * 32)
+    os.chmod(here.folder / "open", 0o644)
+    variable = here._replace(env={**here.env, "KEYS": f"{'a' * 32}, {'b' * 32}", "SHORT": "hunter2"})
+    short, empty, seen, good, weak, unset, neither, both, nowhere = variable.run(
+        ["keys", "check", "short"],
+        ["keys", "check", "empty"],
+        ["keys", "check", "open"],
+        ["keys", "check", "--env", "KEYS"],
+        ["keys", "check", "--env", "SHORT"],
+        ["keys", "check", "--env", "NO_KEYS"],
+        ["keys", "check"],
+        ["keys", "check", "open", "--env", "KEYS"],
+        ["keys", "rotate", "nowhere", "--phase", "add"],
+    )
+    assert [told.code for told in (short, empty, seen, weak, unset, nowhere)] == [1] * 6
+    assert short.err.startswith("short: ")
+    assert empty.err.startswith("empty: ")
+    assert weak.err.startswith("$SHORT: ")
+    assert "hunter2" not in short.err + weak.err
+    assert seen.err == "open can be read by others: chmod 600 open\n"
+    assert unset.err == "the variable NO_KEYS is not set\n"
+    assert nowhere.err == "nowhere: No such file or directory\n"
+    assert [line.split("  ")[1] for line in good.out.splitlines()] == ["mints and verifies", "verifies"]
+    assert (neither.code, both.code) == (2, 2)

@@ -1,0 +1,62 @@
+"""`turnwise new`: the project that it makes passes its own test, and can be called."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli_call import PATIENCE, PYTHONPATH, Commands, commands
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    with commands({}, tmp_path_factory.mktemp("new")) as begun:
+        yield begun
+
+
+@pytest.fixture
+def here(origin: Commands, tmp_path: Path) -> Commands:
+    return origin._replace(folder=tmp_path)
+
+
+def test_a_new_project_passes_its_own_test_and_answers(here: Commands) -> None:
+    (made,) = here.run(["new", "city-guide"])
+    assert (made.code, made.out) == (0, "")
+    assert made.err.splitlines()[-1] == "turnwise dev city_guide:server"
+    project = here.folder / "city-guide"
+    checked = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert "2 passed" in checked.stdout, checked.stdout + checked.stderr
+    with here._replace(folder=project).terminal("call", "city_guide.py", "greet", "city=Ulm") as terminal:
+        assert "Who is visiting Ulm?" in terminal.answers("value", "Ada")
+        assert terminal.ended().out.endswith("Hello Ada, welcome to Ulm!\n")
+
+
+def test_a_project_is_not_made_over_another_nor_under_an_odd_name(here: Commands) -> None:
+    (here.folder / "shop").mkdir()
+    there, odd, outside = here.run(["new", "shop"], ["new", "7 shops"], ["new", "../shop"])
+    assert there == (1, "", "shop is there already\n")
+    assert (odd.code, outside.code) == (2, 2)
+    assert "begins with a letter" in odd.err
+
+
+def test_a_name_that_python_has_a_use_for_gets_a_module_of_another_name(here: Commands) -> None:
+    names = ["class", "asyncio", "turnwise", "pytest", "Test"]
+    (here.folder / "ada.json").write_text('{"visitor": "Ada"}')
+    for name, made in zip(names, here.run(*(["new", name] for name in names)), strict=True):
+        module = f"{name.lower()}_server"
+        assert made.code == 0
+        assert made.err.splitlines()[-1] == f"turnwise dev {module}:server"
+        assert (here.folder / name / f"test_{module}.py").read_text().count(f"from {module} import server") == 1
+        call = ["call", f"{module}:server", "greet", "city=Ulm", "--answers", "../ada.json"]
+        assert here._replace(folder=here.folder / name).run(call) == [(0, "Hello Ada, welcome to Ulm!\n", "")]
