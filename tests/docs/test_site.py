@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import turnwise
+from scripts import draw_rooms
 from tests.docs.loading import ROOT
 
 DOCS = ROOT / "docs"
@@ -44,3 +45,12 @@ def test_the_reference_has_all_that_is_public() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
     named = re.findall(r"^\.\. (?:auto(?!module)|py:)\w+:: turnwise\.(\w+)$", text, re.MULTILINE)
     assert sorted(named) == sorted(turnwise.__all__)
+
+
+def test_the_drawing_of_the_rooms_is_up_to_date() -> None:
+    drawing = draw_rooms.DRAWING.read_text(encoding="utf-8")
+    assert drawing == draw_rooms.drawn(), "run: python scripts/draw_rooms.py"
+
+
+def test_an_import_that_follows_from_others_is_not_drawn() -> None:
+    assert draw_rooms.reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
