@@ -26,6 +26,7 @@ conformance: $(VENV)/.tools
 	$(RUN) scripts/conformance.py
 
 bench: $(VENV)/.tools
+	$(RUN) -m pip install --quiet --requirement bench/requirements.txt
 	$(RUN) -m bench.run --check
 
 fuzz: $(VENV)/.tools

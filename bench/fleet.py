@@ -28,7 +28,8 @@ class NotServing(Exception):
 class Spec:
     """A row of the benchmark: a server or client module, its arguments, its loads (all, if none are named).
 
-    `python` is the interpreter, of another environment where the row needs one.
+    `python` is the interpreter, of another environment where the row needs one. `program` is what is run instead of a
+    Python module.
     """
 
     name: str
@@ -36,6 +37,12 @@ class Spec:
     arguments: tuple[str, ...] = ()
     loads: tuple[str, ...] = ()
     python: str = sys.executable
+    program: tuple[str, ...] = ()
+
+    def command(self, port: int) -> list[str]:
+        """What starts it as a server."""
+        program = self.program or (self.python, "-m", f"bench.servers.{self.module}")
+        return [*program, str(port), *self.arguments]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +61,9 @@ class Server:
 def start(spec: Spec, core: int) -> Server:
     """Start a server on a core and wait for its first correct reply."""
     port = free_port()
-    command = [spec.python, "-m", f"bench.servers.{spec.module}", str(port), *spec.arguments]
     began = time.perf_counter()
     with on_core(core):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, env=_environment())
+        process = subprocess.Popen(spec.command(port), cwd=ROOT, stdout=subprocess.DEVNULL, env=_environment())
     try:
         _await_first_reply(process, port, began + PATIENCE)
     except BaseException:
@@ -104,7 +110,16 @@ def _await_first_reply(process: subprocess.Popen[bytes], port: int, deadline: fl
 
 def _call_once(connection: socket.socket, port: int) -> None:
     talk = next(Phrasebook(port).plain_calls())
-    connection.sendall(next(talk))
+    body = exchange(connection, next(talk))
+    try:
+        talk.send(body)
+    except StopIteration:
+        return
+
+
+def exchange(connection: socket.socket, request: bytes) -> bytes:
+    """Send a request and wait for the body of its reply."""
+    connection.sendall(request)
     data, body = b"", None
     while body is None:
         received = connection.recv(65536)
@@ -112,7 +127,4 @@ def _call_once(connection: socket.socket, port: int) -> None:
             raise WrongReply(f"closed after {data!r}")
         data += received
         body = reply_body(data)
-    try:
-        talk.send(body)
-    except StopIteration:
-        return
+    return body

@@ -128,20 +128,19 @@ class Connection(asyncio.Protocol):
         self._tally.close()
 
 
-async def press(port: int, load: Load, seconds: float) -> Measured:
+async def press(port: int, talks: Iterator[Talk], connections: int, seconds: float) -> Measured:
     """Keep a server busy for some seconds and report what it did."""
-    book = Phrasebook(port)
-    tally = Tally(book.flows() if load.flow else book.plain_calls(), load.connections)
-    connections = [await _connect(port, tally) for _ in range(load.connections)]
+    tally = Tally(talks, connections)
+    opened = [await _connect(port, tally) for _ in range(connections)]
     cpu, wall = time.process_time_ns(), time.perf_counter_ns()
     tally.deadline = wall + int(seconds * 1e9)
-    for connection in connections:
+    for connection in opened:
         connection.begin()
     async with asyncio.timeout(seconds + GRACE):
         await tally.done
     cpu, wall = time.process_time_ns() - cpu, time.perf_counter_ns() - wall
     if tally.errors:
-        raise LoadFailed(f"{len(tally.errors)} of {load.name}, the first: {tally.errors[0]}")
+        raise LoadFailed(f"{len(tally.errors)} failed, the first: {tally.errors[0]}")
     return _summary(sorted(tally.latencies), cpu, wall)
 
 
@@ -165,12 +164,18 @@ def _summary(latencies: list[int], cpu: int, wall: int) -> Measured:
 
 
 def run_load(port: int, load: Load, seconds: float) -> Measured:
+    """Calls or flows, as the load has it."""
+    book = Phrasebook(port)
+    return run_talks(port, book.flows() if load.flow else book.plain_calls(), load.connections, seconds)
+
+
+def run_talks(port: int, talks: Iterator[Talk], connections: int, seconds: float) -> Measured:
     """`press`, from synchronous code, on a fresh uvloop and without the collector getting in between."""
     gc.collect()
     gc.disable()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(press(port, load, seconds))
+            return runner.run(press(port, talks, connections, seconds))
     finally:
         gc.enable()
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 
 from bench.fleet import Server, Spec, start
-from bench.load import LOADS, Load, run_load
+from bench.load import LOADS, Load, Measured, run_load
 from bench.machine import Yardstick, busy_seconds, cpu_seconds, resident_mb
 from bench.report import QUIET, Rows, medians
 
@@ -76,7 +76,9 @@ def _go_round(bench: Bench, servers: Sequence[Server], load: Load) -> Rows:
 
 
 def _turn(bench: Bench, server: Server, load: Load) -> dict[str, float]:
-    figures = in_quiet(bench, lambda: _measure(bench, server, load))
+    figures = in_quiet(
+        bench, lambda: pressed(bench, server, lambda: run_load(server.port, load, bench.seconds / TURNS))
+    )
     return {f"{load.name}.{name}": value for name, value in figures.items()}
 
 
@@ -93,11 +95,11 @@ def in_quiet(bench: Bench, take: Callable[[], dict[str, float]]) -> dict[str, fl
     return min(taken, key=lambda figures: figures["disturbance"])
 
 
-def _measure(bench: Bench, server: Server, load: Load) -> dict[str, float]:
+def pressed(bench: Bench, server: Server, press: Callable[[], Measured]) -> dict[str, float]:
     """Put one load on one server once; `others_share` is in cores, what neither server nor generator used."""
     pids = (server.process.pid, os.getpid())
     busy, (served, generated) = busy_seconds(bench.cores), map(cpu_seconds, pids)
-    measured = run_load(server.port, load, bench.seconds / TURNS)
+    measured = press()
     wall = measured.talks / measured.per_second
     served, generated = cpu_seconds(pids[0]) - served, cpu_seconds(pids[1]) - generated
     others = busy_seconds(bench.cores) - busy - served - generated

@@ -6,8 +6,10 @@ that slows down for a minute slows both sides of it. Which rows, ratios and bars
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
+RESULTS = Path(__file__).parent / "results.json"
 QUIET = 0.25
 """How disturbed a machine may be, as a part of one core, before a figure becomes doubtful."""
 

@@ -1,4 +1,4 @@
-"""The benchmark: each side on one core, in turns, several times over; servers, clients, replay, tasks.
+"""The benchmark: each side on one core, in turns, several times over; servers, scale, clients, replay, tasks.
 
 `python -m bench.run` prints the tables and writes `bench/results.json`; `--check` makes a missed bar an error.
 """
@@ -17,12 +17,12 @@ from bench.machine import Yardstick, on_core, two_cores
 from bench.measure import Bench
 from bench.part import Part
 from bench.replay_part import REPLAY
-from bench.report import Rows
+from bench.report import RESULTS, Rows
+from bench.scale_part import SCALE
 from bench.servers_part import SERVERS
 from bench.tasks_part import TASKS
 
-RESULTS = Path(__file__).parent / "results.json"
-PARTS = (SERVERS, CLIENTS, REPLAY, TASKS)
+PARTS = (SERVERS, SCALE, CLIENTS, REPLAY, TASKS)
 ATTEMPTS = 2
 QUICK_REPEATS, QUICK_SECONDS = 2, 0.6
 
@@ -33,11 +33,11 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--only", choices=[part.name for part in PARTS], help="one part, default all")
     parser.add_argument("--servers", help="comma-separated names of rows, default all")
     parser.add_argument("--clients", help="comma-separated names of rows, default all")
-    parser.add_argument("--repeats", type=int, help="default 7 for servers, 5 for clients, 3 for replay and tasks")
+    parser.add_argument("--repeats", type=int, help="default 7 for servers, 5 for clients, 3 for the others")
     parser.add_argument(
         "--seconds",
         type=float,
-        help="per row and load, default 2 for servers and tasks, 0.6 for clients, 0.3 for replay",
+        help="per row and load, default 2 for servers and tasks, 1.2 for scale, 0.6 for clients, 0.3 for replay",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 when a bar is missed")
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -153,8 +153,7 @@ def absences() -> dict[str, str]:
 
 def notes() -> list[str]:
     """What the figures of others depend on."""
-    there = [f"{name} {version}" for name, version in fastmcp().versions.items()]
-    return [f"FastMCP's environment: {', '.join(there)}."] if there else []
+    return fastmcp().described("FastMCP")
 
 
 TASKS = Part(

@@ -83,25 +83,27 @@ class Phrasebook:
     def _prepare(self, params: dict[str, Any], expected: bytes) -> Request:
         before, after = _HOLES.split(_body(params))
         length = len(before) + len(str(FIRST_ID)) + len(after)
-        return Request(b"%b%d\r\n\r\n%b" % (self._head(params["name"]), length, before), after, expected)
+        return Request(b"%b%d\r\n\r\n%b" % (head(self._port, params["name"]), length, before), after, expected)
 
     def _prepare_retry(self, params: dict[str, Any], expected: bytes) -> Retry:
         first, second, third, last = _HOLES.split(_body(params))
         length = len(first) + len(str(FIRST_ID)) + len(second) + len(third) + len(last)
-        return Retry(self._head(params["name"]), (first, second, third, last), length, expected)
+        return Retry(head(self._port, params["name"]), (first, second, third, last), length, expected)
 
-    def _head(self, tool: str) -> bytes:
-        lines = (
-            "POST /mcp HTTP/1.1",
-            f"Host: 127.0.0.1:{self._port}",
-            "Content-Type: application/json",
-            "Accept: application/json, text/event-stream",
-            f"MCP-Protocol-Version: {VERSION}",
-            "Mcp-Method: tools/call",
-            f"Mcp-Name: {tool}",
-            "Content-Length: ",
-        )
-        return "\r\n".join(lines).encode()
+
+def head(port: int, tool: str) -> bytes:
+    """The head of a call, up to the number that says how long its body is."""
+    lines = (
+        "POST /mcp HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "Content-Type: application/json",
+        "Accept: application/json, text/event-stream",
+        f"MCP-Protocol-Version: {VERSION}",
+        "Mcp-Method: tools/call",
+        f"Mcp-Name: {tool}",
+        "Content-Length: ",
+    )
+    return "\r\n".join(lines).encode()
 
 
 def _body(params: dict[str, Any]) -> bytes:
@@ -117,8 +119,8 @@ def _one_round(request_id: int, prepared: Request) -> Talk:
 def _two_rounds(first_id: int, second_id: int, prepared: Request, retry: Retry) -> Talk:
     body = yield b"%b%d%b" % (prepared.before, first_id, prepared.after)
     _verify(body, first_id, b'"resultType":"input_required"', prepared.expected)
-    key = _between(body, b'"inputRequests":{"', b'"')
-    state = _between(body, b'"requestState":"', b'"')
+    key = between(body, b'"inputRequests":{"', b'"')
+    state = between(body, b'"requestState":"', b'"')
     first, second, third, last = retry.parts
     length = retry.length + len(key) + len(state)
     spliced = (first, second_id, second, key, third, state, last)
@@ -131,7 +133,7 @@ def _verify(body: bytes, request_id: int, kind: bytes, expected: bytes) -> None:
         raise WrongReply(f"expected {expected!r} under id {request_id}, got {body!r}")
 
 
-def _between(body: bytes, before: bytes, after: bytes) -> bytes:
+def between(body: bytes, before: bytes, after: bytes) -> bytes:
     start = body.find(before) + len(before)
     end = body.find(after, start)
     if start < len(before) or end < 0:

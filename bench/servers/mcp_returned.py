@@ -48,6 +48,9 @@ def ask_visitor(city: str) -> InputRequiredResult:
 if __name__ == "__main__":
     parser = arguments()
     parser.add_argument("--fast", action="store_true", help="uvloop and httptools instead of asyncio and h11")
+    parser.add_argument("--tools", type=int, default=2, help="size of the catalogue, `add` included")
     options = parser.parse_args()
+    for number in range(2, options.tools):
+        server.add_tool(add, name=f"add_{number}")
     app = server.streamable_http_app(stateless_http=True, json_response=True)
     serve(app, options.port, fast=options.fast)

@@ -101,5 +101,5 @@ def _text(raw: bytes | None) -> str | None:
 def _written(value: Any) -> str:
     """A value that cannot be taken for two."""
     text = str(value)[:LONGEST]
-    is_plain = text.isascii() and text.isprintable() and not set(text) & set(' "=') and text
+    is_plain = text.isascii() and text.isprintable() and not set(text) & set(' "=\\') and text
     return text if is_plain else json.dumps(text)

@@ -253,7 +253,7 @@ class Catalogue:
             raise
         finally:
             current.reset(playing)
-        if isinstance(outcome, Ask | Yield):
+        if isinstance(outcome, (Ask, Yield)):
             return await self._suspended(call, terms, context, outcome)
         if call.state is not None and (unused := context.unused()):
             note_unused(context, unused)

@@ -70,10 +70,12 @@ class Ledger:
 
     def encode(self) -> list[Any]:
         """The ledger as JSON-ready lists; `decode` is the way back."""
-        rows = [[key, *_pack(entry)] for key, entry in self.entries.items()]
-        head = [round(self.started, 3), self.sequence, self.sheds, self.version]
-        tail = [self.trace, self.is_spilled] if self.is_spilled or self.trace is not None else []
-        return [*head, rows, self.asked, self.handed, self.state, *tail]
+        rows = [[key, *_pack(entry)] for key, entry in self.entries.items()] if self.entries else ()
+        started = round(self.started, 3)
+        whole = [started, self.sequence, self.sheds, self.version, rows, self.asked, self.handed, self.state]
+        if self.is_spilled or self.trace is not None:
+            whole += (self.trace, self.is_spilled)
+        return whole
 
     @classmethod
     def decode(cls, lineage: bytes, data: Any) -> "Ledger":

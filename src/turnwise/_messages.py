@@ -116,18 +116,21 @@ class Question(NamedTuple):
     name: str | None = None
 
 
+_FORM_ONLY: Mapping[str, Any] = {"form": {}}
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
 def lacking(needs: Mapping[str, Any], declared: Mapping[str, Any]) -> Mapping[str, Any]:
     """What the client would have to declare for a question and did not."""
     for name, parts in needs.items():
         have = declared.get(name)
-        if not isinstance(have, dict):
+        if type(have) is not dict:
             return needs
         # "an empty object is equivalent to declaring support for form mode only"
-        if parts == {"form": {}} and not have:
+        if parts.keys() <= have.keys() or (not have and parts == _FORM_ONLY):
             continue
-        if any(part not in have for part in parts):
-            return needs
-    return {}
+        return needs
+    return _NOTHING
 
 
 class Done(NamedTuple, Generic[T]):

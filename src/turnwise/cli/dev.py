@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -68,7 +69,8 @@ def _whole(server: str) -> str:
 
 def _watch(supervisor: Supervisor, folder: Path) -> None:
     seen = _times(folder)
-    while not supervisor.stopping.wait(LOOK_SECONDS):
+    while True:
+        time.sleep(LOOK_SECONDS)
         now = _times(folder)
         changed = [path for path, when in now.items() if seen.get(path) != when] or [*seen.keys() - now.keys()]
         if changed:

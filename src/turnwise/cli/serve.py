@@ -1,6 +1,5 @@
 """`turnwise serve`."""
 
-import logging
 import os
 from typing import Annotated
 
@@ -87,14 +86,4 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
 
 
 def _run(options: ServeOptions, metrics: tuple[str, int] | None) -> int:
-    if options.workers > 1:
-        return Supervisor(options, metrics).run()
-    if metrics is not None:
-        from prometheus_client import start_http_server
-
-        try:
-            start_http_server(metrics[1], metrics[0])
-        except OSError as error:
-            logging.getLogger("turnwise.serve").error("the port for figures cannot be had: %s", error)
-            return 3
-    return serve_here(options)
+    return Supervisor(options, metrics).run() if options.workers > 1 else serve_here(options, metrics=metrics)

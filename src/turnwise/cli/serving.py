@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .._access import AccessLog, Witnesses
@@ -20,13 +20,14 @@ from .loading import NotFound, load
 
 log = logging.getLogger("turnwise.serve")
 
+BACKLOG = 2048
 REFUSED = 3
 """The exit code of a process that will not come up however often it is started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """All that a serving process is told. `key` is one that was drawn for it and its siblings."""
+    """All that a serving process is told. `held` are keys that its parent read or drew for all its workers."""
 
     server: str
     host: str = "127.0.0.1"
@@ -34,7 +35,7 @@ class ServeOptions:
     path: str = "/mcp"
     keys_file: str | None = None
     keys_env: str | None = None
-    key: str | None = None
+    held: Sequence[str] = ()
     allowed_hosts: Sequence[str] = ()
     allowed_origins: Sequence[str] = ()
     access_log: bool = True
@@ -59,7 +60,9 @@ class ServeOptions:
         return asdict(self)
 
 
-def serve_here(options: ServeOptions, listening: socket.socket | None = None) -> int:
+def serve_here(
+    options: ServeOptions, listening: socket.socket | None = None, metrics: tuple[str, int] | None = None
+) -> int:
     """Serve until stopped; the exit code."""
     set_up_logging(options)
     try:
@@ -70,17 +73,47 @@ def serve_here(options: ServeOptions, listening: socket.socket | None = None) ->
     except Exception:  # Whatever importing the author's module raises.
         log.exception("%s cannot be imported", options.server)
         return REFUSED
+    try:
+        listening = listening or listen(options.host, options.port)
+        if metrics is not None:
+            serve_figures(*metrics)
+    except OSError as error:
+        log.error("%s", error)
+        return REFUSED
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(server, options, listening))
+        return runner.run(_serve(server, replace(options, port=listening.getsockname()[1]), listening))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that is listened on; OSError where it cannot be had."""
+    family: Any = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    listening.setblocking(False)
+    return listening
+
+
+def serve_figures(host: str, port: int, registry: Any = None) -> None:
+    """Serve figures for Prometheus from a thread; OSError where the port cannot be had."""
+    from prometheus_client import REGISTRY, start_http_server
+
+    try:
+        start_http_server(port, host, registry or REGISTRY)
+    except OSError as error:
+        raise OSError(f"--metrics-port {port} on {host}: {error.strerror or error}") from None
 
 
 def loaded(options: ServeOptions) -> MCPServer[Any]:
     """The server, with the keys it is to have."""
-    keys = options.keys.read() if options.keys else []
-    if keys or options.key is not None:
-        provide_keys(keys or [options.key or ""])
-    server = load(options.server)
+    keys = [*options.held] or (options.keys.read() if options.keys else [])
     if keys:
+        provide_keys(keys)
+    server = load(options.server)
+    if options.workers > 1 and server._security.is_process_local:
+        raise NoKeys(
+            f"{options.server} draws a key for one process alone, RequestStateSecurity.ephemeral(): leave that out, or "
+            "serve with --workers 1"
+        )
+    if options.keys:
         try:
             server.use_keys(keys)
         except TypeError as error:
@@ -88,20 +121,12 @@ def loaded(options: ServeOptions) -> MCPServer[Any]:
     return server
 
 
-async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socket.socket | None) -> int:
-    witnesses: list[Any] = []
-    background: list[asyncio.Task[None]] = []
-    if options.access_log:
-        witnesses.append(AccessLog())
-    if options.metrics:
-        from ..metrics import PrometheusMetrics
-
-        metrics = PrometheusMetrics()
-        witnesses.append(metrics)
-        if server.tasks is not None:
-            background.append(asyncio.create_task(metrics.follow_tasks(server.tasks)))
-    for witness in witnesses:
-        server.observe(witness)
+async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socket.socket) -> int:
+    try:
+        witnesses = _witnesses(server, options)
+    except ValueError:  # The registry has such figures already.
+        log.error("%s counts for itself already: leave out PrometheusMetrics() there, or --metrics-port", server.name)
+        return REFUSED
     app = server.asgi(
         host=options.host,
         path=options.path,
@@ -118,12 +143,27 @@ async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socke
     web = make_server(app, options.host, options.port, level, stages, log_config=None, instance=instance)
     if hasattr(signal, "SIGHUP"):
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server, options)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # A worker is started with it held back.
     if options.says_where:
         _say(server, options)
-    await web.serve(sockets=None if listening is None else [listening])
-    for task in background:
-        task.cancel()
+    tasks = server.tasks
+    counting = asyncio.create_task(witnesses[-1].follow_tasks(tasks)) if options.metrics and tasks is not None else None
+    await web.serve(sockets=[listening])
+    if counting is not None:
+        counting.cancel()
     return 0 if web.started else REFUSED
+
+
+def _witnesses(server: MCPServer[Any], options: ServeOptions) -> list[Any]:
+    """Who is told of requests, and of rounds too."""
+    witnesses: list[Any] = [AccessLog()] if options.access_log else []
+    if options.metrics:
+        from ..metrics import PrometheusMetrics
+
+        witnesses.append(PrometheusMetrics())
+    for witness in witnesses:
+        server.observe(witness)
+    return witnesses
 
 
 def _say(server: MCPServer[Any], options: ServeOptions) -> None:

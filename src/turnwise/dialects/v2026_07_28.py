@@ -184,7 +184,7 @@ class Wire:
         return arguments, answers, state
 
     def _encode(self, call: Call, outcome: Outcome) -> bytes:
-        if isinstance(outcome, Ask | Yield):
+        if isinstance(outcome, (Ask, Yield)):
             questions = outcome.questions if isinstance(outcome, Ask) else {}
             result = {
                 "resultType": "input_required",
