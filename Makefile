@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check conformance bench fuzz legs crashes clean
+.PHONY: demo test check docs conformance bench fuzz legs crashes clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -15,6 +15,12 @@ check: $(VENV)/.tools
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+# The site, in .cache/site/html. Warnings are errors, and so are links that lead nowhere.
+docs: $(VENV)/.docs
+	rm -rf .cache/site
+	$(RUN) -m sphinx --builder html --doctree-dir .cache/site/doctrees --jobs auto --quiet --nitpicky --fail-on-warning --keep-going docs .cache/site/html
+	$(RUN) scripts/check_site.py .cache/site/html
 
 conformance: $(VENV)/.tools
 	$(RUN) scripts/conformance.py
@@ -43,4 +49,8 @@ $(VENV)/.library: pyproject.toml
 
 $(VENV)/.tools: $(VENV)/.library
 	$(RUN) -m pip install --quiet --editable '.[jwt]' --group test
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.tools
+	$(RUN) -m pip install --quiet --group docs
 	touch $@

@@ -69,7 +69,7 @@ class PostgresStore:
     """Guards and large entries in two tables of a database that you run already.
 
     Give it a DSN, or a pool of asyncpg that stays yours to close. The tables, `turnwise_guards` and `turnwise_blobs`
-    unless `prefix` says otherwise ("schema.prefix_" is understood), are made by the first use; where your role may not
+    unless `prefix` says otherwise (`schema.prefix_` is understood), are made by the first use; where your role may not
     create tables, let one that may use the store once. All times are the database's. A pooler that gives every
     transaction another connection, such as PgBouncer, wants `statement_cache_size=0`.
     """

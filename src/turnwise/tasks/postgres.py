@@ -80,7 +80,7 @@ class PostgresTaskStore:
     """Tasks in tables of a database that you run already.
 
     Give it a DSN, or a pool of asyncpg that stays yours to close and has two connections to spare for who listens. The
-    tables, `turnwise_tasks` and three others unless `prefix` says otherwise ("schema.prefix_" is understood), are made
+    tables, `turnwise_tasks` and three others unless `prefix` says otherwise (`schema.prefix_` is understood), are made
     by the first use; where your role may not create tables, let one that may use the store once. A pooler that gives
     every transaction another connection, such as PgBouncer, wants `statement_cache_size=0`, and passes no notifications
     on: workers look by themselves then.
