@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from turnwise.transports.uvicorn import make_server
+from turnwise.transports.uvicorn import Stages, make_server
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ class Service:
         if is_plain:
             self.config = uvicorn.Config(app, http=HttpToolsProtocol, ws="none", log_level="warning", access_log=False)
         else:
-            self.config = make_server(app, "127.0.0.1", 0, "warning", lambda: None).config
+            self.config = make_server(app, "127.0.0.1", 0, "warning", Stages(lambda: None)).config
         self.config.load()
         self.state = ServerState()
 
