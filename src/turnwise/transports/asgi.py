@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 from .._messages import Post, Reply
 from . import Answerer, Attendant
 from .door import Callers, Headers, repeated
-from .exchange import JSON, Exchange, Front, FrontOptions, Line
+from .exchange import JSON, Exchange, Front, FrontOptions, Line, Watchman
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -140,6 +140,7 @@ class App(Front):
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
+        self._watchman = Watchman()  # One that has watched in another loop has a timer there.
         try:
             await self._start()
         except Exception as error:

@@ -125,7 +125,7 @@ class Front:
         self._turnstile = options.get("turnstile")
         self._witness = options.get("witness")
         self._is_plain = not (self._doorkeeper or self._turnstile or self._witness)
-        self._watchman = _Watchman()
+        self._watchman = Watchman()
         self._welcome: set[tuple[bytes | None, ...]] = set()
 
     def is_usual(self, line: Line) -> bool:
@@ -238,7 +238,7 @@ class Front:
         return False
 
 
-class _Watchman:
+class Watchman:
     """Looks after the exchanges that take longer: from then on, a client that hangs up cancels.
 
     One timer serves them all, and most are over before it rings.
@@ -249,11 +249,13 @@ class _Watchman:
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, exchange: "Exchange") -> None:
+        """An exchange begins."""
         self._exchanges[exchange] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER, self._ring)
 
     def leave(self, exchange: "Exchange") -> None:
+        """It is over."""
         self._exchanges.pop(exchange, None)
 
     def _ring(self) -> None:
@@ -281,7 +283,7 @@ class Exchange:
         self._line = line
         self._keepalive = keepalive
 
-    async def carry(self, answer: Awaitable[Reply], watchman: _Watchman) -> None:
+    async def carry(self, answer: Awaitable[Reply], watchman: Watchman) -> None:
         """Get the reply and send it."""
         watchman.enter(self)
         try:
