@@ -1,0 +1,125 @@
+"""Processes of `turnwise serve` that are killed, or told to end, and what becomes of requests and flows meanwhile."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.commanding import answering, refused, reply_on, serving, until
+
+
+def closed(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return True
+    return False
+
+
+# Processes that are killed
+
+
+def test_a_worker_that_is_killed_is_replaced_and_flows_go_on(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as served:
+        door = served.ready(workers=2)
+        killed: list[int] = []
+
+        def kill() -> None:
+            pid = next(pid for pid in served.workers() if pid not in killed)
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+            served.log.until(rf"worker \d \(process {pid}\) was ended by SIGKILL; another takes its place")
+
+        assert door.order("a hat", between=kill) == "a hat, small, blue"
+        until(lambda: len(set(served.workers()) - set(killed)) == 2)
+        served.ready(workers=2)
+        assert served.process.poll() is None
+
+
+def test_workers_end_where_their_parent_is_killed(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as served:
+        door = served.ready(workers=2)
+        served.process.kill()
+        until(lambda: closed(door.port))
+
+
+def test_workers_that_cannot_come_up_any_more_do_not_end_those_that_serve(tmp_path: Path) -> None:
+    soon = "import turnwise.cli.supervising as s; s.SHORT_LIFE = 0.5"
+    with serving(tmp_path, "--workers", "2", before=soon) as served:
+        door = served.ready(workers=2)
+        (tmp_path / "no database").touch()
+        os.kill(served.workers()[0], signal.SIGKILL)
+        served.log.until("ended with code 3; another takes its place")
+        assert door.order("a hat") == "a hat, small, blue"
+        (tmp_path / "no database").unlink()
+        served.ready(workers=2)
+
+
+def test_where_no_worker_lives_for_long_no_more_are_started(tmp_path: Path) -> None:
+    soon = "import turnwise.cli.supervising as s; s.HOPELESS = 0.6"
+    code, said = refused(
+        tmp_path, "shop", "--port", "0", "--workers", "2", program="import os; os._exit(7)", before=soon
+    )
+    assert code == 3
+    assert "ended with code 7; another takes its place" in said
+    assert "no worker lives for long, and no more are started" in said
+
+
+# The end
+
+
+def test_sigterm_lets_requests_under_way_finish_and_takes_no_new_ones(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as served:
+        door = served.ready(workers=2)
+        with door.begin("wait", {"name": "long"}) as connection:
+            served.began("long")
+            served.send(signal.SIGTERM)
+            until(lambda: closed(door.port))
+            served.let_end("long")
+            assert reply_on(connection).text == "long"
+        assert served.ended() == 0
+        assert not [line for line in served.log.lines if "Traceback" in line]
+
+
+def test_requests_that_take_longer_than_the_grace_are_cut(tmp_path: Path) -> None:
+    with serving(tmp_path, "--grace", "0") as served:
+        with served.ready().begin("wait", {"name": "long"}):
+            served.began("long")
+            served.send(signal.SIGTERM)
+            assert served.ended() in (0, -signal.SIGTERM)
+        assert (tmp_path / "long was cancelled").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_who_drains_serves_on_and_says_at_readyz_that_it_leaves(tmp_path: Path, workers: int) -> None:
+    with serving(tmp_path, "--drain", "600", "--workers", str(workers)) as served:
+        door = served.ready(workers)
+        asked = door.call("order", {"item": "a hat"}).result
+        served.send(signal.SIGTERM)
+        until(lambda: door.get("/readyz").status == 503)
+        assert door.get("/readyz").body == b"shutting down\n"
+        assert door.get("/healthz").status == 200
+        asked = door.call("order", {"item": "a hat"}, **answering(asked, "small")).result
+        assert door.call("order", {"item": "a hat"}, **answering(asked, "blue")).text == "a hat, small, blue"
+        served.send(signal.SIGTERM)
+        assert served.ended() in (0, -signal.SIGTERM)
+
+
+def test_a_drain_ends_by_itself(tmp_path: Path) -> None:
+    with serving(tmp_path, "--drain", "0.2", "--workers", "2") as served:
+        served.ready(workers=2)
+        served.send(signal.SIGTERM)
+        assert served.ended() == 0
+
+
+def test_a_second_interrupt_does_not_wait_for_requests_under_way(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2", "--grace", "600") as served:
+        door = served.ready(workers=2)
+        with door.begin("wait", {"name": "long"}):
+            served.began("long")
+            served.send(signal.SIGINT)
+            until(lambda: closed(door.port))
+            served.send(signal.SIGINT)
+            assert served.ended() == 0
