@@ -1,5 +1,6 @@
 """How the site is made. `make docs` builds it; a warning is an error, and so is a link that leads nowhere."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -70,6 +71,18 @@ def _plant(app: Sphinx, page: str, source: list[str]) -> None:
             source[0] += f"\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {part}\n\n{names}\n```\n"
 
 
+def _point_outside(app: Sphinx, page: str, source: list[str]) -> None:
+    """Markdown beside these pages, such as a README, is no page of the site: it is given along as a file."""
+
+    def pointed(link: re.Match[str]) -> str:
+        target = (HERE / page).parent / link[1]
+        is_page = HERE in target.resolve().parents
+        return link[0] if is_page else f"](path:{link[1]})"
+
+    source[0] = re.sub(r"\]\(([\w./-]+\.md)(?:#[\w-]*)?\)", pointed, source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", _point_outside)
     app.connect("source-read", _plant)

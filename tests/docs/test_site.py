@@ -2,11 +2,13 @@
 
 import ast
 import re
+from pathlib import Path
 from typing import Any
 
 import turnwise
-from scripts import draw_rooms
+from scripts import check_site, draw_rooms
 from tests.docs.loading import ROOT
+from tests.house.test_rooms import LEVEL
 
 DOCS = ROOT / "docs"
 
@@ -54,3 +56,17 @@ def test_the_drawing_of_the_rooms_is_up_to_date() -> None:
 
 def test_an_import_that_follows_from_others_is_not_drawn() -> None:
     assert draw_rooms.reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+def test_the_design_tells_of_every_room() -> None:
+    table = (DOCS / "design.md").read_text(encoding="utf-8").partition("| room |")[2].partition("\n\n")[0]
+    named = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)/?`", row.split("|")[1])]
+    assert sorted(named) == sorted(LEVEL)
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<p id="here"><a href="b.html#there">b</a> <a href="#here">a</a>')
+    (tmp_path / "b.html").write_text('<p id="there"><a href="https://example.com/x">x</a> <img src="picture.svg">')
+    assert check_site.broken(tmp_path) == ["b.html: picture.svg"]
+    (tmp_path / "b.html").write_text('<a href="c.html">c</a>')
+    assert sorted(check_site.broken(tmp_path)) == ["a.html: b.html#there", "b.html: c.html"]
