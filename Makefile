@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check conformance bench fuzz legs crashes clean
+.PHONY: demo test check conformance bench fuzz legs crashes release-check clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -30,6 +30,9 @@ legs: $(VENV)/.tools
 
 crashes: $(VENV)/.tools
 	TURNWISE_CRASHES=1 $(RUN) -m pytest tests/fleet/test_tasks.py
+
+release-check:
+	$(PYTHON) scripts/release_check.py --measure
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
