@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check docs conformance bench fuzz legs crashes clean
+.PHONY: demo test check docs conformance bench fuzz legs crashes clean release-check
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -37,6 +37,9 @@ legs: $(VENV)/.tools
 
 crashes: $(VENV)/.tools
 	TURNWISE_CRASHES=1 $(RUN) -m pytest tests/fleet/test_tasks.py
+
+release-check:
+	$(PYTHON) scripts/release_check.py --measure
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -826,10 +827,33 @@ def test_a_function_can_tell_that_its_round_ends_at_a_question() -> None:
         ("testing/basics.py", "test_buying"),
         ("testing/by_hand.py", "test_a_flow_is_carried_on_elsewhere"),
         ("testing/told.py", "test_what_is_told_on_the_way"),
+        ("testing/scripted.py", "test_booking"),
+        ("testing/scripted.py", "test_a_question_is_good_for_ten_minutes"),
+        ("testing/transcript.py", "test_a_transcript"),
     ],
 )
 def test_the_tests_of_the_testing_guide_pass(name: str, test: str) -> None:
     getattr(load(name), test)()
+
+
+def test_the_fixtures_of_the_testing_guide_record_and_compare(tmp_path: Path) -> None:
+    (tmp_path / "test_diary.py").write_text((SAMPLES / "testing/with_pytest.py").read_text())
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    if not entry_points(group="pytest11", name="turnwise"):  # Where Turnwise is used without being installed.
+        command += ["-p", "turnwise.testing.plugin"]
+
+    def ended(*options: str) -> tuple[int, str]:
+        pipes: dict[str, Any] = {"env": ENVIRONMENT, "capture_output": True, "text": True}
+        run = subprocess.run([*command, *options], cwd=tmp_path, check=False, **pipes)
+        return run.returncode, run.stdout
+
+    code, said = ended()
+    assert code == 1
+    assert "there is no test_writing.txt yet: --turnwise-record writes it" in said
+    assert ended("--turnwise-record")[0] == 0
+    written = (tmp_path / "transcripts/test_writing.txt").read_text()
+    assert '\n> tools/call {"name": "write", "inputResponses": {"text": {"action": "accept"' in written
+    assert ended()[0] == 0
 
 
 # Authorization

@@ -103,10 +103,10 @@ class Answers:
 
 def _read(prompt: str) -> str:
     """A line. Ctrl-C ends the waiting at once: the loop's own way would wait for the line."""
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
     known = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
         return input()
     finally:
         signal.signal(signal.SIGINT, known)

@@ -1,28 +1,23 @@
-"""Test a server without a network: `async with connect(server) as client: await client.call_tool(...)`.
-
-The bytes are those of the wire, the rounds are driven as a real client drives them, and every one of them is on record
-in `client.rounds`.
-"""
+"""A client joined to a server by a function call."""
 
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
-from ._driver import Attempt, Pause, Questions, drive
-from ._messages import Identity, Outgoing
-from ._replaying import Answer, Check, Finding, ReplayReport, first_call
-from .dialects.asking import wire_dict
-from .dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, LOG_LEVEL, PROTOCOL, ROOTS, SAMPLE, VERSION
-from .errors import MCPError, Unanswerable
-from .server import MCPServer
-from .tasks.options import TaskOptions
-from .tasks.sqlite import SQLiteTaskStore
-from .transports.memory import Memory
+from .._driver import Attempt, Pause, Questions, drive
+from .._messages import Identity, Outgoing
+from ..dialects.asking import wire_dict
+from ..dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, PROTOCOL, ROOTS, SAMPLE, VERSION
+from ..errors import MCPError, Unanswerable
+from ..server import MCPServer
+from .clocks import Timed
+from .flows import Flow, Round
+from .scripts import Script
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -30,25 +25,28 @@ if TYPE_CHECKING:
 Callback = Callable[..., Awaitable[Any]]
 
 
-class Round(NamedTuple):
-    """One request and its reply, as they went over the wire."""
-
-    request: dict[str, Any]
-    reply: dict[str, Any]
-
-
 class Connection:
     """A client of one server in the same process."""
 
     def __init__(
-        self, server: MCPServer[Any], callbacks: Mapping[str, Callback], *, access: Identity | None, max_rounds: int
+        self,
+        server: MCPServer[Any],
+        callbacks: Mapping[str, Callback],
+        *,
+        access: Identity | None,
+        max_rounds: int,
+        script: Script | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.rounds: list[Round] = []
+        self.flow = Flow()
+        """The rounds of the latest call."""
+        self.script = script
         self.notifications: list[dict[str, Any]] = []
-        self.capabilities: dict[str, Any] = _declared(callbacks)
+        self.capabilities: dict[str, Any] = _declared(callbacks if script is None else (ELICIT, SAMPLE, ROOTS))
         self._callbacks = callbacks
         self._max_rounds = max_rounds
-        self._memory = Memory(server, access)
+        self._channel = Timed(server, access, now)
         self._ids = itertools.count(1)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
@@ -63,14 +61,16 @@ class Connection:
             "params": {**(params or {}), "_meta": whole},
         }
         outgoing = Outgoing(number, method, orjson.dumps(message), {}, safe=False)
-        answer = (await self._memory.exchange(outgoing, self._notified)).message
+        answer = (await self._channel.exchange(outgoing, self._notified)).message
         self.rounds.append(Round(message, answer))
+        self.flow = Flow((*self.flow, self.rounds[-1]))
         if "error" in answer:
             raise MCPError(answer["error"]["code"], answer["error"]["message"], answer["error"].get("data"))
         return cast("dict[str, Any]", answer["result"])
 
     async def call(self, method: str, params: Mapping[str, Any], **meta: Any) -> dict[str, Any]:
         """As many rounds as it takes: the raw complete result."""
+        self.flow = Flow()
         steps = drive(params, self._max_rounds)
         outcome: Any = None
         while True:
@@ -120,6 +120,8 @@ class Connection:
 
         method, params = request.get("method"), request.get("params", {})
         callback = self._callbacks.get(str(method))
+        if self.script is not None and (callback is None or self.script.knows(key, params)):
+            return self.script.answer(key, str(method), params)
         if callback is None:
             raise Unanswerable(key, method)
         typed: Any = None
@@ -139,7 +141,7 @@ def _target(member: str, name: str, arguments: Mapping[str, Any] | None) -> dict
     return {member: name} if arguments is None else {member: name, "arguments": dict(arguments)}
 
 
-def _declared(callbacks: Mapping[str, Callback]) -> dict[str, Any]:
+def _declared(callbacks: Iterable[str]) -> dict[str, Any]:
     names: dict[str, tuple[str, Any]] = {
         ELICIT: ("elicitation", {"form": {}, "url": {}}),
         SAMPLE: ("sampling", {"tools": {}}),
@@ -149,16 +151,20 @@ def _declared(callbacks: Mapping[str, Callback]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connect(
+async def connect(  # noqa: PLR0913 - what a test may want to say, each by its name
     server: MCPServer[Any],
+    answers: Mapping[str, Any] | Script | None = None,
     *,
     elicitation_callback: Callback | None = None,
     sampling_callback: Callback | None = None,
     list_roots_callback: Callback | None = None,
     access: Identity | None = None,
+    now: Callable[[], float] = time.time,
     max_rounds: int = 10,
 ) -> AsyncIterator[Connection]:
-    """A client joined to a server by a function call. It declares the capabilities that it has callbacks for.
+    """A client joined to a server by a function call. It declares the capabilities that it has callbacks for, and all
+    of them where it has `answers`, by key or by message as a `Script` takes them. What is not there is the callbacks'.
+    `now` is the time that the server is told: see `FrozenClock`.
 
     A callback is `async def (connection, params)`, for roots `async def (connection)`, and returns an official result
     type or a plain dict.
@@ -167,53 +173,7 @@ async def connect(
     callbacks = {method: callback for method, callback in given.items() if callback is not None}
     await server.start()
     try:
-        yield Connection(server, callbacks, access=access, max_rounds=max_rounds)
+        script = Script(answers) if isinstance(answers, Mapping) else answers
+        yield Connection(server, callbacks, access=access, max_rounds=max_rounds, script=script, now=now)
     finally:
         await server.stop()
-
-
-async def check_replay(
-    tool: MCPServer[Any] | Callable[..., Any],
-    answers: Mapping[str, Any] | None = None,
-    *,
-    name: str | None = None,
-    arguments: Mapping[str, Any] | None = None,
-) -> ReplayReport:
-    """Run a tool through every round, each one twice, and report what a replay would do otherwise.
-
-    `tool` is a function, or a server with the `name` of a tool. `answers` are by key or by message: for a form its
-    content (or `{"action": "decline"}`), otherwise the whole answer. Steps run once; effects outside of them are looked
-    for: clocks, chance, files that are written, sockets, processes.
-    """
-    if isinstance(tool, MCPServer):
-        server = tool
-    else:
-        server = MCPServer("check_replay", tasks=TaskOptions(store=SQLiteTaskStore(), workers=0))
-        server.add_tool(tool, name)
-    found = server._catalogue.tools
-    name = name or (next(iter(found)) if len(found) == 1 else None)
-    if name not in found:
-        raise ValueError(f"which tool? name= is one of {', '.join(found)}")
-    await server.start()
-    try:
-        call = first_call(name, arguments or {}, time.time())
-        return await Check(server._catalogue, server, found[name]).run(call, _scripted(answers or {}), time.time)
-    finally:
-        await server.stop()
-
-
-def _scripted(answers: Mapping[str, Any]) -> Answer:
-    async def answer(key: str, method: str, params: Mapping[str, Any]) -> Any:
-        message = str(params.get("message"))
-        if key not in answers and message not in answers:
-            raise LookupError(f"answers has nothing for the question {key!r} ({message!r})")
-        given = answers[key] if key in answers else answers[message]
-        plain = wire_dict(given) if hasattr(given, "model_dump") else given
-        if method != ELICIT or (isinstance(plain, Mapping) and "action" in plain):
-            return plain
-        return {"action": "accept", "content": plain if isinstance(plain, Mapping) else {"value": plain}}
-
-    return answer
-
-
-__all__ = ["LOG_LEVEL", "Connection", "Finding", "ReplayReport", "Round", "check_replay", "connect"]
