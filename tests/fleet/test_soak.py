@@ -67,7 +67,7 @@ def test_what_is_broken_on_purpose_is_noticed(tmp_path: Path, breaks: str, notic
 
 def test_a_key_that_is_dropped_too_early_is_noticed(tmp_path: Path) -> None:
     climate = Climate(rotation=0.1, drops_early=True)
-    load = Load(users=6, orders_each=2, think=(0.6, 0.9))
+    load = Load(users=6, orders_each=2, think=(1.2, 1.5))
     trial = tried(Trial("early", load, climate, tmp_path / "early", instances=2))
     failures = {order.failure for order in trial.orders} - {None}
     assert failures == {"StateExpired: Invalid or expired requestState"}

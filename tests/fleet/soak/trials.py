@@ -113,7 +113,8 @@ class Trial:
         }
 
     def _weather(self, weather: Weather) -> list[Awaitable[None]]:
-        climate, events = self.climate, []
+        climate = self.climate
+        events: list[Awaitable[None]] = []
         if climate.kills is not None:
             events.append(weather.storm(climate.kills, climate.pairs))
         if climate.rotation is not None:

@@ -16,8 +16,8 @@ from tests.fleet.soak.instances import Instance
 DOWN_SECONDS = 0.3
 SKEW = 1.0
 """Beyond the time of a token, because it is written in whole seconds."""
-LAST = 1.0
-"""Seconds before the old key goes in which the last people come, who have the change in the middle of their order."""
+LAST = 0.5
+"""Seconds before the old key goes in which the last people come: they have the change in the middle of their order."""
 PATIENCE = 30.0
 
 
@@ -99,15 +99,16 @@ class Weather:
         await self._phase("key added", [old, new])
         await asyncio.sleep(pause)
         await self._phase("key moved", [new, old])
-        await asyncio.sleep(self.ttl + SKEW - LAST if wait else 0)
-        self.late.set()
-        await asyncio.sleep(LAST if wait else 0)
-        await self._phase("key dropped", [new])
+        await asyncio.sleep(self.ttl + SKEW if wait else 0)
+        await self._phase("key dropped", [new], is_last=wait)
 
-    async def _phase(self, name: str, keys: Sequence[str]) -> None:
+    async def _phase(self, name: str, keys: Sequence[str], *, is_last: bool = False) -> None:
         """Write the keys, and have every instance read them before the next phase may begin."""
         assert self.keys is not None
         async with self._turn:
+            if is_last:
+                self.late.set()
+                await asyncio.sleep(LAST)
             self.keys.write(keys)
             before = [_readings(instance) for instance in self.instances]
             for instance in self.instances:
