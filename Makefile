@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check conformance bench fuzz legs crashes clean
+.PHONY: demo test check conformance bench fuzz legs crashes soak clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -30,6 +30,11 @@ legs: $(VENV)/.tools
 
 crashes: $(VENV)/.tools
 	TURNWISE_CRASHES=1 $(RUN) -m pytest tests/fleet/test_tasks.py
+
+# Needs nginx, and takes about ten minutes: a fleet in a storm, then figures, a table and plots in docs/.
+soak: $(VENV)/.tools
+	$(RUN) -m tests.fleet.soak.run
+	$(RUN) -m tests.fleet.soak.report
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

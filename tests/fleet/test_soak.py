@@ -17,8 +17,8 @@ from tests.fleet.soak.trials import Climate, Trial
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="needs nginx, which is not installed here")
 
-LOAD = Load(users=40, orders_each=2, ramp=4.0, think=(0.2, 0.8), losing=0.2, thieves=0.2, late=0.2)
-STORM = Climate(kills=0.8, rotation=0.3, upgrade=1.0, upgrade_pause=0.3, ttl=5.0, patience=1.0, spell=0.03)
+LOAD = Load(users=40, orders_each=2, ramp=4.0, think=(0.3, 1.0), losing=0.2, thieves=0.2, late=0.2)
+STORM = Climate(kills=0.8, rotation=0.2, upgrade=0.3, upgrade_pause=0.3, ttl=6.0, patience=1.0, spell=0.03)
 FEW = Load(users=6, orders_each=2, losing=0.5, thieves=0.5)
 CALM = Climate()
 

@@ -32,7 +32,7 @@ def figures(trial: Trial) -> dict[str, Any]:
         "upgrades": _number(trial, "upgrade"),
         "rotations": _number(trial, "key dropped"),
         "open_when_key_dropped": open_at(trial, "key dropped"),
-        "versions": dict(Counter(f"{began} to {ended}" for began, ended in (order.versions for order in complete))),
+        "versions": dict(Counter(" to ".join(map(str, order.versions)) for order in complete if order.versions[0])),
         "refused": _refused(trial),
         "payments_in_which_a_process_died": dict(trial.asked_service),
         "paid_twice": counts["paid_twice"],
@@ -42,6 +42,7 @@ def figures(trial: Trial) -> dict[str, Any]:
         "failures": dict(Counter(order.failure for order in orders if order.failure is not None).most_common(8)),
         "seconds": round(trial.seconds, 2),
         "flows_per_second": round(len(complete) / trial.seconds, 1),
+        "server_cpu_ms_per_flow": _cpu_ms(trial),
         "p50": percentile([order.seconds for order in complete], 50),
         "p99": percentile([order.seconds for order in complete], 99),
         "p50_without_thinking": percentile([order.seconds - order.thought for order in complete], 50),
@@ -82,6 +83,10 @@ def done_by_then(trial: Trial) -> list[tuple[float, int]]:
     ends = sorted(order.ended - trial.began for order in trial.orders if order.is_complete and order.ended)
     moments = [trial.seconds * number / BUCKETS for number in range(BUCKETS + 1)]
     return [(round(moment, 2), sum(end <= moment for end in ends)) for moment in moments]
+
+
+def _cpu_ms(trial: Trial) -> float | None:
+    return None if trial.cpu_seconds is None else round(1000 * trial.cpu_seconds / len(trial.orders), 2)
 
 
 def _number(trial: Trial, what: str) -> int:

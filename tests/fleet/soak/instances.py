@@ -118,6 +118,14 @@ class Instance:
         assert self.process.poll() is None, f"instance {self.number} ended: {self.said()[-2000:]}"
         self.process.send_signal(number)
 
+    def cpu_seconds(self) -> float | None:
+        """What it has used in this life; None where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def said(self) -> str:
         """What it wrote to standard error, in all its lives."""
         return self._read("err")

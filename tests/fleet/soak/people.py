@@ -40,10 +40,16 @@ class Load:
     """Of orders: so many begin just before the old key goes."""
     deadline: float = 180.0
     tool: str = "order"
+    first: int = 0
+    """The number of each user's first order."""
 
-    @property
-    def orders(self) -> int:
-        return self.users * self.orders_each
+    def orders(self) -> list[Order]:
+        """All that are to be made."""
+        names, numbers = (
+            (f"u{number}" for number in range(self.users)),
+            range(self.first, self.first + self.orders_each),
+        )
+        return [Order(user, marker(user, number)) for user in names for number in numbers]
 
 
 class Crowd:
@@ -58,10 +64,9 @@ class Crowd:
 
     async def run(self) -> list[Order]:
         """Have all orders made. What became of them is in the orders."""
-        load, names = self.load, [f"u{number}" for number in range(self.load.users)]
         async with AsyncExitStack() as stack:
-            await asyncio.gather(*(self._open(stack, name) for name in names))
-            self.orders = [Order(user, marker(user, number)) for number in range(load.orders_each) for user in names]
+            await asyncio.gather(*(self._open(stack, f"u{number}") for number in range(self.load.users)))
+            self.orders = self.load.orders()
             await asyncio.gather(*(self._one(order) for order in self.orders))
         return self.orders
 

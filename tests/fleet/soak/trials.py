@@ -19,6 +19,7 @@ from tests.fleet.soak.sessions import SessionCrowd
 from tests.fleet.soak.weather import KeysFile, Weather
 
 INSTANCES = 3
+WARMING = Load(users=4, orders_each=3, first=1000)
 FORGED = ("u0.forged", "nobody", "u1." + "0" * 24)
 
 
@@ -51,10 +52,14 @@ class Trial:
     instances: int = INSTANCES
     breaks: str = ""
     access_log: bool = True
+    warm: bool = False
+    """Whether a few orders are made before, so that what a process does for the first time is done."""
     orders: list[Order] = field(default_factory=list)
     events: list[tuple[float, str]] = field(default_factory=list)
     began: float = 0.0
     seconds: float = 0.0
+    cpu_seconds: float | None = None
+    """What the instances used, where all of them lived through it."""
     statuses: Counter[int] = field(default_factory=Counter)
     shares: Counter[str] = field(default_factory=Counter)
     asked_service: Counter[str] = field(default_factory=Counter)
@@ -67,15 +72,19 @@ class Trial:
         async with self._fleet() as (instances, nginx, keys):
             if self.kind != "sessions":
                 self.forged = await unknown_bearers(nginx.url, FORGED)
+            first = await Crowd(nginx.url, WARMING, asyncio.Event()).run() if self.warm else []
             self.began = time.monotonic()
             weather = Weather(instances, keys, self.climate.ttl, self.began)
             crowd = self._crowd(nginx.url, weather.late)
+            used = _cpu_seconds(instances)
             await _during(self._weather(weather), crowd.run)
             self.seconds = time.monotonic() - self.began
+            if weather.events == [] and used is not None:
+                self.cpu_seconds = (_cpu_seconds(instances) or used) - used
             self.orders, self.events = crowd.orders, weather.events
             self.statuses, self.shares = nginx.statuses(), nginx.shares()
             self.asked_service = enquiries(self.place)
-            self.verdict = judge(self.orders, instances, self.place)
+            self.verdict = judge([*first, *self.orders], instances, self.place)
         return self
 
     def _crowd(self, url: str, late: asyncio.Event) -> Crowd | SessionCrowd:
@@ -123,6 +132,11 @@ class Trial:
         if climate.upgrade is not None:
             events.append(_later(climate.upgrade, weather.upgrade("shop_2", climate.upgrade_pause)))
         return events
+
+
+def _cpu_seconds(instances: Sequence[Instance]) -> float | None:
+    used = [seconds for instance in instances if (seconds := instance.cpu_seconds()) is not None]
+    return sum(used) if used else None
 
 
 async def _later(seconds: float, work: Awaitable[None]) -> None:
