@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check docs conformance bench fuzz legs crashes clean release-check
+.PHONY: demo test check docs conformance bench fuzz legs crashes release-check soak clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -40,6 +40,10 @@ crashes: $(VENV)/.tools
 
 release-check:
 	$(PYTHON) scripts/release_check.py --measure
+# Needs nginx, and takes about ten minutes: a fleet in a storm, then figures, a table and plots in docs/.
+soak: $(VENV)/.tools
+	$(RUN) -m tests.fleet.soak.run
+	$(RUN) -m tests.fleet.soak.report
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
