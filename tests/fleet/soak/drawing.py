@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-WIDTH, LEFT, RIGHT = 760, 250, 90
+WIDTH, LEFT, RIGHT = 760, 230, 110
 INK, FAINT, GOOD, BAD, KILL, KEY, ROLL = "#222", "#bbb", "#2a7f62", "#d8d8d8", "#c0392b", "#8e5ea2", "#2f6fb0"
 ROW = 34
 
