@@ -248,8 +248,9 @@ class RequestStateSecurity:
         """Go on with other keys, as a rotation does: `keys[0]` mints from now on, every key verifies."""
         if not isinstance(self.codec, KeyRing):
             raise TypeError("this server has a codec of its own, which looks after its keys")
+        if self.is_process_local:  # What guards its effects is in this process's memory, too.
+            raise TypeError("this server was made for one process alone: give it keys when it is made")
         self.codec.replace(keys)
-        self.is_process_local = False
 
     def seal(self, call: Call, bearer: "Bearer", ledger: Any, lineage: bytes, ttl: float | None = None) -> str:
         """A token for the next round of this very call, made by this server for this caller."""

@@ -127,7 +127,10 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
 
 def keep_state(folder: Path) -> None:
     """A state of the project's tool, under the keys of the page, as a client got it."""
-    from trips import server  # type: ignore[import-not-found]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "trips", raising=False)
+        patch.setattr("turnwise._sealed._provided", (folder / "keys").read_text().split())
+        from trips import server  # type: ignore[import-not-found]
 
     async def asked() -> str:
         async def answer(connection: Any, params: Any) -> dict[str, Any]:
@@ -137,7 +140,6 @@ def keep_state(folder: Path) -> None:
             await client.call_tool("greet", {"city": "Ulm"})
             return str(client.rounds[0].reply["result"]["requestState"])
 
-    server.use_keys((folder / "keys").read_text().split())
     (folder / "state").write_text(asyncio.run(asked()))
 
 

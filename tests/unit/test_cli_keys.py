@@ -38,22 +38,30 @@ def test_a_new_key_is_said_or_written_to_a_file_of_its_own(here: Commands) -> No
     assert one(here, "new", "--file", "no/ring") == (1, "", "no/ring: No such file or directory\n")
 
 
+def ring_of(here: Commands) -> list[str]:
+    """The keys in the file, without what it says about itself."""
+    return [line for line in (here.folder / "ring").read_text().splitlines() if not line.startswith("#")]
+
+
 def test_a_rotation_has_three_phases_and_checks_tell_them_apart(here: Commands) -> None:
     one(here, "new", "--file", "ring")
-    (old,) = (here.folder / "ring").read_text().split()
+    (old,) = ring_of(here)
     alone = one(here, "check", "ring")
     assert alone.out.endswith("  mints and verifies\n")
     assert one(here, "rotate", "ring", "--phase", "mint").code == 1
     added = one(here, "rotate", "ring", "--phase", "add")
     assert (added.code, added.out) == (0, "")
     assert "then: --phase mint" in added.err
-    first, new = (here.folder / "ring").read_text().split()
+    first, new = ring_of(here)
     assert first == old
     assert one(here, "check", "ring").out.splitlines()[0] == alone.out.strip()
     assert one(here, "rotate", "ring", "--phase", "mint").code == 0
-    assert (here.folder / "ring").read_text().split() == [new, old]
+    assert ring_of(here) == [new, old]
+    again = one(here, "rotate", "ring", "--phase", "mint")
+    assert (again.code, again.err) == (1, "--phase mint is done, as ring says; next is --phase drop\n")
+    assert ring_of(here) == [new, old]
     assert one(here, "rotate", "ring", "--phase", "drop").code == 0
-    assert (here.folder / "ring").read_text().split() == [new]
+    assert ring_of(here) == [new]
     assert stat.S_IMODE((here.folder / "ring").stat().st_mode) == 0o600
     assert one(here, "rotate", "ring", "--phase", "drop").code == 1
     assert one(here, "rotate", "ring", "--phase", "turn").code == 2

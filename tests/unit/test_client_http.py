@@ -443,11 +443,11 @@ def test_a_status_without_an_error_of_the_protocol_is_told(status: int, body: by
     ],
 )
 def test_a_status_is_told_with_what_its_headers_advise(kind: str | None, body: bytes, status: int) -> None:
-    advice = {"www_authenticate": 'Bearer resource_metadata="https://a.example"', "retry_after": "7"}
+    advice = {"www_authenticate": 'Bearer resource_metadata="https://a.example"', "retry_after": "700"}
     with pytest.raises(UnexpectedStatus) as caught:
         run(called(answering(http(body, status, kind=kind, **advice))))
     assert caught.value.status == status
-    assert caught.value.headers == {"WWW-Authenticate": advice["www_authenticate"], "Retry-After": "7"}
+    assert caught.value.headers == {"WWW-Authenticate": advice["www_authenticate"], "Retry-After": "700"}
 
 
 def test_all_challenges_of_a_status_are_told() -> None:
@@ -473,11 +473,11 @@ def test_an_error_of_the_protocol_is_told_whatever_the_status(status: int) -> No
 def test_a_status_of_the_door_is_told_with_its_words_and_headers(status: int, mode: Any) -> None:
     async def script(request: Request, line: Line) -> None:
         body = json.dumps(request.refusal(-32600)).encode()
-        await line.send(http(body, status, retry_after="7"))
+        await line.send(http(body, status, retry_after="700"))
 
     with pytest.raises(UnexpectedStatus, match="no") as caught:
         run(called(script, mode=mode))
-    assert (caught.value.status, caught.value.headers) == (status, {"Retry-After": "7"})
+    assert (caught.value.status, caught.value.headers) == (status, {"Retry-After": "700"})
 
 
 @pytest.mark.parametrize("status", [400, 404, 405])

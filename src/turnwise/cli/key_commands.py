@@ -34,6 +34,10 @@ _DONE = {
 }
 
 
+_NEXT = {Phase.add: Phase.mint, Phase.mint: Phase.drop, Phase.drop: Phase.add}
+_MARK = "# The last phase of a rotation: "
+
+
 @keys.command()
 def new(
     file: Annotated[Path | None, typer.Option(help="Write it to this new file, which only you can read.")] = None,
@@ -58,13 +62,15 @@ def rotate(
 ) -> None:
     """One phase of a rotation, in which no flow is lost."""
     found = _read(KeySource(str(file)))
+    if f"{_MARK}{phase}" in file.read_text().splitlines():
+        fail(f"--phase {phase} is done, as {file} says; next is --phase {_NEXT[phase]}")
     if phase is Phase.add:
         found = [*found, secrets.token_urlsafe(32)]
     elif len(found) < 2:
         fail(f"{file} has one key: a rotation begins with --phase add")
     else:
         found = [found[-1], *found[:-1]] if phase is Phase.mint else found[:1]
-    _write(file, found)
+    _write(file, found, phase)
     typer.echo(_DONE[phase], err=True)
 
 
@@ -90,9 +96,9 @@ def _read(source: KeySource) -> list[str]:
         fail(str(error))
 
 
-def _write(file: Path, found: list[str]) -> None:
+def _write(file: Path, found: list[str], phase: Phase) -> None:
     """All of the file or none of it: a server may be reading."""
     descriptor, name = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}.")
     with os.fdopen(descriptor, "w") as stream:
-        stream.write("".join(f"{key}\n" for key in found))
+        stream.write("".join(f"{line}\n" for line in (f"{_MARK}{phase}", *found)))
     os.replace(name, file.resolve())

@@ -1,6 +1,7 @@
 """`turnwise serve`."""
 
 import os
+import signal
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +58,8 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
     grace: Annotated[int, typer.Option(min=0, help="Seconds for requests under way to finish.")] = 30,
 ) -> None:
     """Serve an MCP server over HTTP. SIGTERM ends it in good order; SIGHUP reads the keys again."""
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Until there is a server that can heed it.
     if keys_file is not None and keys_env is not None:
         raise typer.BadParameter("give --keys-file or --keys-env, not both")
     if workers > 1 and os.name != "posix":
