@@ -284,4 +284,6 @@ if __name__ == "__main__":
     random._urandom = relay.drawn  # type: ignore[attr-defined]
     Wire.answer = relay.answer  # type: ignore[method-assign, assignment]
     address, *files = sys.argv[1:]
-    sys.exit(pytest.main([*files, "-p", "no:cacheprovider"], plugins=[relay.Relay(address)]))
+    # Turnwise is imported already, and with it the plugin that pytest would have liked to import itself.
+    unread = ["-W", "ignore:Module already imported so cannot be rewritten"]
+    sys.exit(pytest.main([*files, "-p", "no:cacheprovider", *unread], plugins=[relay.Relay(address)]))
