@@ -126,4 +126,4 @@ class Weather:
 
 def _readings(instance: Instance) -> int:
     """How often it said that it has read its keys."""
-    return len(re.findall(r"\d+ keys from ", instance.said()))
+    return len(re.findall(r"\d+ keys? from ", instance.said()))
