@@ -82,13 +82,16 @@ class Ledger:
         """A ledger out of what `encode` made, possibly on an older or newer instance."""
         try:
             started, sequence, sheds, version, rows, asked, handed, state, *tail = data
-            entries = {
-                key: _new(Entry, (kind, mark, value) if kind not in _PACKED else _unpacked(kind, mark, value))
-                for key, kind, mark, value in rows
-            }
+            entries = {}
+            for key, written, mark, value in rows:
+                kind = _KINDS[written]
+                whole = value if kind == written else {"action": "accept", "content": value}
+                entries[key] = _new(Entry, (kind, mark, whole))
             trace, is_spilled = tail or (None, False)
             asked, handed = {**asked}, {**handed}
-            _check(started, (sequence, sheds, is_spilled), entries)
+            "".join(entries)  # Keys are text; what follows is checked for having the types that it is used as.
+            if not (type(sequence) is type(sheds) is int and type(is_spilled) is bool and type(started) in _NUMBERS):
+                raise TypeError
             return cls(lineage, started, sequence, sheds, version, entries, asked, handed, state, trace, is_spilled)
         except (ValueError, TypeError, LookupError, AttributeError):
             raise InvalidRequestState("the ledger has another format") from None
@@ -100,17 +103,12 @@ class Ledger:
 
 _new: Final = tuple.__new__
 """Entries are made for every row in every round; this spares a frame for each."""
-_KINDS: Final = frozenset({ANSWER, RAW, STEP, FAILURE, CLOCK, MARKER, SPILLED})
-_PACKED: Final = {_ACCEPTED: ANSWER, _ACCEPTED_RAW: RAW}
-
-
-def _check(started: Any, counts: tuple[Any, ...], entries: Mapping[Any, Entry]) -> None:
-    """TypeError where another version has put something else in a place; what it calls by another name is not read."""
-    if type(started) not in (float, int) or tuple(map(type, counts)) != (int, int, bool):
-        raise TypeError
-    "".join(entries)
-    if not _KINDS.issuperset([entry[0] for entry in entries.values()]):
-        raise TypeError
+_KINDS: Final = {kind: kind for kind in (ANSWER, RAW, STEP, FAILURE, CLOCK, MARKER, SPILLED)} | {
+    _ACCEPTED: ANSWER,
+    _ACCEPTED_RAW: RAW,
+}
+"""What a kind is written as, and what that stands for; there are no others."""
+_NUMBERS: Final = (float, int)
 
 
 def _pack(entry: Entry) -> tuple[str, str, Any]:
@@ -118,10 +116,6 @@ def _pack(entry: Entry) -> tuple[str, str, Any]:
     if kind in (ANSWER, RAW) and value.keys() == {"action", "content"} and value["action"] == "accept":
         return _ACCEPTED if kind == ANSWER else _ACCEPTED_RAW, fingerprint, value["content"]
     return entry
-
-
-def _unpacked(kind: str, mark: str, content: Any) -> tuple[str, str, Any]:
-    return _PACKED[kind], mark, {"action": "accept", "content": content}
 
 
 def is_json(data: Any) -> bool:

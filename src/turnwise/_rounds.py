@@ -125,11 +125,11 @@ class Leg:
 
     def claim(self, name: str) -> str:
         """The key for the next use of this name in this round."""
+        if not name or "#" in name:
+            raise ValueError(f"a key is a name without '#', not {name!r}")
         inside = in_step.get()
         if self._over and not (inside is not None and inside.is_guarded):
             raise RoundOver
-        if not name or "#" in name:
-            raise ValueError(f"a key is a name without '#', not {name!r}")
         if inside is not None:
             # A step that is on the ledger is not run again: what it claims must not move the numbers of what follows.
             name = inside.key + INSIDE + name
@@ -190,13 +190,13 @@ class Leg:
     async def answer(self, key: str, question: Question) -> Any:
         """The answer to one question, now or in a later round."""
         self._owed -= 1
-        ledger = self._ledger
-        known = None if ledger is None else ledger.entries.get(key)
-        if known is not None and known.kind == ANSWER and known.fingerprint == question.fingerprint:
-            try:  # What a replay mostly does: the answer is there, and reads as it did before.
-                return question.read(known.value)
-            except ValueError:
-                pass
+        if (ledger := self._ledger) is not None and (known := ledger.entries.get(key)) is not None:
+            kind, mark, value = known
+            if kind == ANSWER and mark == question.fingerprint:
+                try:  # What a replay mostly does: the answer is there, and reads as it did before.
+                    return question.read(value)
+                except ValueError:
+                    pass
         settled = self.settled(key, question)
         if settled is None:
             self.open({key: question})

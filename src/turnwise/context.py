@@ -81,7 +81,10 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         self, message: str, schema: type[T], key: str | None = None
     ) -> Coroutine[Any, Any, ElicitationResult[T]]:
         """Ask the user to fill in a form: a pydantic model, or a plain type for one value."""
-        return self._ask(asking.form(message, schema, key))
+        question = asking.form(message, schema, key)
+        place = self.claim(question.key)
+        self._owed += 1
+        return self.answer(place, question)
 
     def elicit_url(
         self, message: str, url: str, elicitation_id: str | None = None, key: str | None = None

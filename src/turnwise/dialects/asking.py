@@ -65,9 +65,10 @@ class _Form(NamedTuple):
 
 def form(message: str, schema: Any, key: str | None) -> Question:
     """A form. Its schema is rendered once per type, and its question once for as long as it is in use."""
+    if isinstance(schema, type):
+        return _form_question(message, schema, "", key)
     # Literals with the same members in another order are equal, and not the same form.
-    spelled = "" if isinstance(schema, type) else repr(schema)
-    return _form_question(message, schema, spelled, key)
+    return _form_question(message, schema, repr(schema), key)
 
 
 @lru_cache(maxsize=512)
@@ -90,10 +91,11 @@ def _form_of(schema: type[Any], spelled: str) -> _Form:
     def read_answer(answer: Any) -> Any:
         if answer["action"] != "accept":
             return _refused(answer)
+        content = answer["content"]
         try:
-            data = validate(answer["content"])
+            data = validate(content)
         except ValidationError:
-            data = read_json(model, answer["content"])
+            data = read_json(model, content)
         return AcceptedElicitation(data.value if is_single else data)
 
     def tidy(answer: Any) -> Any:
