@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ._messages import Ask, Call, Outcome, Yield
+from ._messages import Call, Outcome, result_type
 from .context import Context
 from .dialects.mirrored import METHOD, NAME
 from .errors import InvalidRequestState, ToolError
@@ -55,7 +55,7 @@ class AccessLog:
             return
 
         def tell(outcome: Outcome) -> None:
-            note["result"] = "input_required" if isinstance(outcome, Ask | Yield) else "complete"
+            note["result"] = result_type(outcome)
 
         note["method"], note["target"] = context.call.method, context.call.target or None
         try:

@@ -155,6 +155,11 @@ class Yield(NamedTuple):
 Outcome = Done[dict[str, Any]] | Ask | Yield
 
 
+def result_type(outcome: Outcome) -> str:
+    """What came of a round, in the word that the protocol has for it."""
+    return "complete" if isinstance(outcome, Done) else "input_required"
+
+
 class Outgoing(NamedTuple):
     """One request as it leaves a client. `headers` repeat the body for HTTP; `safe` says that sending it twice does
     no harm; `lasts` that it belongs to a session, so that a stream which breaks is taken up again, and hanging up

@@ -24,8 +24,8 @@ log = logging.getLogger("turnwise.stores")
 T = TypeVar("T")
 
 CONNECT_SECONDS, COMMAND_SECONDS, CLOSE_SECONDS = 10.0, 30.0, 5.0
-PAUSES = (0.0, 0.2, 1.0)
-"""Seconds before each new attempt: the first for a connection that died unnoticed, the others for a quick restart."""
+PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0, 2.0)
+"""Seconds before each new attempt: the first for a connection that died unnoticed, the others for a restart."""
 LISTEN_AGAIN_SECONDS, PROBE_SECONDS = 0.5, 30.0
 _PREFIX = re.compile(r"([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,39}")
 _ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
-from ._messages import Ask, Call, Outcome, Yield
+from ._messages import Ask, Call, Outcome, Yield, result_type
 from .context import Context
 from .errors import InvalidRequestState, ToolError
 from .tasks.model import Status
@@ -69,7 +69,7 @@ class PrometheusMetrics:
         began, results = time.perf_counter(), []
 
         def tell(outcome: Outcome) -> None:
-            results.append("input_required" if isinstance(outcome, Ask | Yield) else "complete")
+            results.append(result_type(outcome))
             self._count_round(context, labels, outcome)
 
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ._messages import Ask, Outcome, Yield
+from ._messages import Ask, Outcome, Yield, result_type
 from .context import Context
 from .dialects.words import TARGETS
 
@@ -76,9 +76,8 @@ class OpenTelemetry:
 
 
 def _facts(context: Context[Any, Any], outcome: Outcome) -> dict[str, Any]:
-    facts: dict[str, Any] = {"mcp.result.type": "complete", **_flow_facts(context)}
+    facts: dict[str, Any] = {"mcp.result.type": result_type(outcome), **_flow_facts(context)}
     if isinstance(outcome, Ask | Yield):
-        facts["mcp.result.type"] = "input_required"
         facts["turnwise.questions"] = len(outcome.questions) if isinstance(outcome, Ask) else 0
         if isinstance(outcome.carrier, str):  # Where the call waits here, or is a task, nothing goes over the wire.
             facts["turnwise.ledger.bytes"] = len(outcome.carrier)

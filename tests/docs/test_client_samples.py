@@ -6,7 +6,6 @@ import datetime
 import json
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +16,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,6 +26,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
 from tests.docs.loading import ENVIRONMENT, free_port, load
+from tests.wires.serving import serving
 from turnwise import (
     AccessToken,
     AuthSettings,
@@ -50,18 +49,8 @@ def accept(**content: Any) -> Accept:
 @contextmanager
 def served(app: Any, port: int | None = None, **options: Any) -> Iterator[int]:
     """An application on a port of its own, in a thread of its own."""
-    port = port or free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="critical", lifespan="off", **options))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.01)
-        yield port
-    finally:
-        server.should_exit = True
-        thread.join()
+    with serving(app, port=port or 0, log_level="critical", **options) as found:
+        yield found
 
 
 @contextmanager

@@ -73,12 +73,12 @@ def test_a_server_with_a_store_of_its_own(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def run() -> str:
         async with Client(sample.server) as client:
-            result = await client.call_tool("order", {"article": "ink"})
+            result = await client.call_tool("order", {"article": "lavender ink"})
             await sample.server.tasks.store.aclose()
             return str(result.content[0].text)  # type: ignore[union-attr]
 
-    assert asyncio.run(run()) == "Ordered ink."
-    assert b"ink" not in (tmp_path / "tasks.db").read_bytes()
+    assert asyncio.run(run()) == "Ordered lavender ink."
+    assert b"lavender" not in (tmp_path / "tasks.db").read_bytes()
 
 
 def test_a_server_on_postgresql_leaves_the_playing_to_others(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -18,10 +16,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import uvicorn
 
 import turnwise
 from tests.docs.loading import free_port
+from tests.wires.serving import serving as in_thread
 from turnwise import Client
 from turnwise.testing import connect
 
@@ -52,18 +50,8 @@ def run(name: str, *arguments: str) -> str:
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
-    port = free_port()
-    web = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=web.run)
-    thread.start()
-    while not web.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    try:
+    with in_thread(app, log_level="error", lifespan="auto", timeout_graceful_shutdown=1) as port:
         yield f"http://127.0.0.1:{port}"
-    finally:
-        web.should_exit = True
-        thread.join()
 
 
 def accepting(**values: Any) -> Any:

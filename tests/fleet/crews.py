@@ -120,6 +120,7 @@ class Counter:
 
     async def begin(self, number: int) -> str:
         reply = await self.ask(OWNER, "tools/call", "errand", name="errand", arguments={"number": number})
+        assert "taskId" in reply.result, reply.result
         return str(reply.result["taskId"])
 
     async def get(self, task_id: str, who: str = OWNER) -> Reply:

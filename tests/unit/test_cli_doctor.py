@@ -1,18 +1,15 @@
 """`turnwise doctor`: what is good and what is bad about how a server is served."""
 
 import re
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
 
 import pytest
-import uvicorn
 
-from tests.docs.loading import free_port
 from tests.unit.test_cli_call import Commands, Told, commands
+from tests.wires.serving import serving
 from turnwise import MCPServer
 
 SHOP = """
@@ -117,19 +114,9 @@ class Behind:
 def behind() -> Iterator[str]:
     server = MCPServer("shop")
     server.add_tool(lambda: "Hello", "greet")
-    port = free_port()
     options: dict[str, Any] = {"date_header": False, "log_level": "error", "timeout_graceful_shutdown": 0}
-    web = uvicorn.Server(uvicorn.Config(Behind(server.asgi()), port=port, **options))
-    thread = threading.Thread(target=web.run)
-    thread.start()
-    while not web.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    try:
+    with serving(Behind(server.asgi()), lifespan="auto", **options) as port:
         yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        web.should_exit = True
-        thread.join()
 
 
 def test_a_late_clock_a_proxy_that_buffers_and_a_server_that_is_not_there_are_bad(here: Commands) -> None:

@@ -26,6 +26,7 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from tests.unit.keeping import using
 from turnwise import (
     AcceptedElicitation,
     CallerError,
@@ -206,19 +207,6 @@ def place(request: pytest.FixtureRequest) -> Place:
 def shared(request: pytest.FixtureRequest) -> Place:
     """A place that processes share."""
     return make_place(request.param, request)
-
-
-def using(place: Place, work: Callable[[FlowStore], Awaitable[T]]) -> T:
-    """Open a store, do something, and close it."""
-
-    async def run() -> T:
-        store = place.open()
-        try:
-            return await asyncio.wait_for(work(store), PATIENCE)
-        finally:
-            await store.aclose()
-
-    return asyncio.run(run())
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import asyncpg
 import pytest
 
+from tests.unit.keeping import using
 from turnwise import CallerError
 from turnwise._sqlite import Database
 from turnwise.tasks import postgres as postgres_module
@@ -74,19 +75,6 @@ def place(request: pytest.FixtureRequest) -> Place:
 def shared(request: pytest.FixtureRequest) -> Place:
     """A place that processes share."""
     return make_place(request.param, request)
-
-
-def using(place: Place, work: Callable[[TaskStore], Awaitable[T]]) -> T:
-    """Open a store, do something, and close it."""
-
-    async def run() -> T:
-        store = place.open()
-        try:
-            return await asyncio.wait_for(work(store), PATIENCE)
-        finally:
-            await store.aclose()
-
-    return asyncio.run(run())
 
 
 # Words for the tests

@@ -10,9 +10,10 @@ import uvicorn
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[int]:
-    """The port at which an application is served."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off", ws="none"))
+def serving(app: Any, **options: Any) -> Iterator[int]:
+    """The port at which an application is served; `options` are uvicorn's."""
+    usual: dict[str, Any] = {"port": 0, "log_level": "warning", "lifespan": "off", "ws": "none"}
+    server = uvicorn.Server(uvicorn.Config(app, **usual | options))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     ends = time.monotonic() + 10

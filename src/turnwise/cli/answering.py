@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..dialects.answering import Asking
+from ..dialects.asking import wire_dict
 from ..errors import CallerError
 from .forms import HELP, Form, Refused
 from .showing import as_json, legible, note
@@ -35,7 +36,7 @@ class Answers:
 
     def elicit(self, asking: Asking, params: Any) -> dict[str, Any]:
         """The answer to a form or a page."""
-        asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        asked = wire_dict(params)
         if (known := self._known(asking, asked)) is not None:
             return known if "action" in known else {"action": "accept", "content": known}
         self._take_terminal(asking, asked)
@@ -52,7 +53,7 @@ class Answers:
 
     def sample(self, asking: Asking, params: Any) -> dict[str, Any]:
         """The reply that the server wants of a model, typed by a person."""
-        asked = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        asked = wire_dict(params)
         known = self._known(asking, asked)
         if known is None:
             self._take_terminal(asking, asked)

@@ -1,5 +1,5 @@
 """The commands, and what they have in common. Exit codes: 0 done, 1 not found or refused, 2 wrong usage, 3 cannot
-serve.
+serve or reach, 4 a question that nobody answers.
 """
 
 import typer

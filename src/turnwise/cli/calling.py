@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from ..client import Client
+from ..dialects.asking import wire_dict
 from ..dialects.words import Mode
 from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
@@ -70,7 +71,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
         trace(client)
     result = _run(_called(client, tool, arguments or (), given, timeout))
     if is_json:
-        typer.echo(as_json(_written(result)))
+        typer.echo(as_json(wire_dict(result)))
     else:
         _show(result)
     raise typer.Exit(1 if result.is_error else 0)
@@ -117,12 +118,12 @@ async def _listed(client: Client) -> dict[str, list[Any]]:
         )
         found: dict[str, list[Any]] = {}
         if "tools" in offers:
-            found["tools"] = [_written(item) async for item in client.iter_tools()]
+            found["tools"] = [wire_dict(item) async for item in client.iter_tools()]
         if "prompts" in offers:
-            found["prompts"] = [_written(item) async for item in client.iter_prompts()]
+            found["prompts"] = [wire_dict(item) async for item in client.iter_prompts()]
         if "resources" in offers:
-            found["resources"] = [_written(item) async for item in client.iter_resources()]
-            found["templates"] = [_written(item) async for item in client.iter_resource_templates()]
+            found["resources"] = [wire_dict(item) async for item in client.iter_resources()]
+            found["templates"] = [wire_dict(item) async for item in client.iter_resource_templates()]
         return found
 
 
@@ -224,11 +225,6 @@ def _show(result: Any) -> None:
             typer.echo(legible(f"[{part.type} {kind}]"))
     if not result.content and result.structured_content is not None:
         typer.echo(as_json(result.structured_content))
-
-
-def _written(item: Any) -> dict[str, Any]:
-    written: dict[str, Any] = item.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return written
 
 
 def _signature(item: Mapping[str, Any]) -> str:

@@ -9,12 +9,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from ..client import Client
+from ..dialects.words import INSTANCE
 from ..errors import ConnectionLost, TurnwiseError
 from ..server import MCPServer
 from .keys import KeySource, NoKeys
 from .loading import NotFound, load_or_say
 from .showing import fail, legible, note
-from .tracing import INSTANCE
 
 LOOKS = 12
 """So many requests look for the instances behind a balancer."""
@@ -22,7 +22,7 @@ SKEW = 5.0
 BUFFERED = 3.0
 """Seconds after which a stream that has said nothing is held up on its way."""
 
-Styles = {"good": "green", "look": "yellow", "bad": "red"}
+STYLES = {"good": "green", "look": "yellow", "bad": "red"}
 
 
 class Finding(NamedTuple):
@@ -47,7 +47,7 @@ def doctor(
     except NotFound as error:
         fail(str(error), 2)
     for finding in findings:
-        note(legible(f"{finding.how:5} {finding.what}"), Styles[finding.how])
+        note(legible(f"{finding.how:5} {finding.what}"), STYLES[finding.how])
     raise typer.Exit(1 if any(finding.how == "bad" for finding in findings) else 0)
 
 
@@ -86,14 +86,11 @@ async def _read(server: MCPServer[Any], source: KeySource, workers: int) -> Asyn
 
 async def _visited(url: str) -> AsyncIterator[Finding]:
     """What a server that is being served tells, and what stands between."""
-    client = Client(url, cache=False)
-    channel: Any = client._channel
-    channel.shows_headers = True
     try:
-        async with client:
+        async with _client(url) as client:
             yield Finding("good", f"reached: {client.protocol_version}, {_name(client)}")
             for look in (_clock, _instances, _streams):
-                async for finding in look(client, channel):
+                async for finding in look(client):
                     yield finding
     except ConnectionLost as error:
         yield Finding("bad", str(error))
@@ -101,13 +98,22 @@ async def _visited(url: str) -> AsyncIterator[Finding]:
         yield Finding("bad", f"{type(error).__name__}: {error}")
 
 
+def _client(url: str) -> Client:
+    """A client on connections of its own that sees the headers of replies."""
+    client = Client(url, cache=False)
+    channel: Any = client._channel
+    channel.shows_headers = True
+    return client
+
+
 def _name(client: Client) -> str:
     info = client.server_info
     return "a server without a name" if info is None else f"{info.name} {info.version}"
 
 
-async def _headers(client: Client, channel: Any) -> dict[str, str]:
+async def _headers(client: Client) -> dict[str, str]:
     """The headers of one plain reply."""
+    channel: Any = client._channel
     found: dict[str, str] = {}
     exchange: Callable[..., Awaitable[Any]] = channel.exchange
 
@@ -124,9 +130,9 @@ async def _headers(client: Client, channel: Any) -> dict[str, str]:
     return found
 
 
-async def _clock(client: Client, channel: Any) -> AsyncIterator[Finding]:
+async def _clock(client: Client) -> AsyncIterator[Finding]:
     before = time.time()
-    told = (await _headers(client, channel)).get("Date")
+    told = (await _headers(client)).get("Date")
     after = time.time()
     if told is None:
         yield Finding("look", "clock: the server does not tell the time")
@@ -138,7 +144,8 @@ async def _clock(client: Client, channel: Any) -> AsyncIterator[Finding]:
     yield Finding(how, f"clock: within {skew:.0f} s of this one{more}")
 
 
-async def _instances(client: Client, channel: Any) -> AsyncIterator[Finding]:
+async def _instances(client: Client) -> AsyncIterator[Finding]:
+    channel: Any = client._channel
     seen = [await _instance(channel.url) for _ in range(LOOKS)]
     names = sorted({name for name in seen if name is not None})
     if names:
@@ -149,14 +156,11 @@ async def _instances(client: Client, channel: Any) -> AsyncIterator[Finding]:
 
 async def _instance(url: str) -> str | None:
     """Who answers on a connection of its own."""
-    client = Client(url, cache=False)
-    channel: Any = client._channel
-    channel.shows_headers = True
-    async with client:
-        return (await _headers(client, channel)).get(INSTANCE)
+    async with _client(url) as client:
+        return (await _headers(client)).get(INSTANCE)
 
 
-async def _streams(client: Client, channel: Any) -> AsyncIterator[Finding]:
+async def _streams(client: Client) -> AsyncIterator[Finding]:
     began = time.perf_counter()
     try:
         async with asyncio.timeout(BUFFERED), client.listen(tools_list_changed=True):

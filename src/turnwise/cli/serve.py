@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._hosting import MAX_BODY
 from ..transports.turnstile import RequestLimits
 from .serving import ServeOptions, serve_here
 from .supervising import Supervisor
@@ -43,7 +44,7 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
     allowed_origin: Annotated[list[str] | None, typer.Option(help="An Origin that is let in; give several.")] = None,
     access_log: Annotated[bool, typer.Option(help="A line for each request, on standard output.")] = True,
     log_level: Annotated[str, typer.Option(callback=_level, help=" | ".join(LEVELS))] = "info",
-    max_body: Annotated[int, typer.Option(min=1, help="Bytes that a request may have.")] = 4 * 2**20,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes that a request may have.")] = MAX_BODY,
     max_in_flight: Annotated[int, typer.Option(min=1, help="Requests at a time in one worker.")] = _LIMITS.in_flight,
     per_caller: Annotated[int, typer.Option(min=1, help="Of those, from one caller.")] = _LIMITS.per_caller,
     rate: Annotated[float | None, typer.Option(min=0.001, help="Requests a second from one caller.")] = None,

@@ -13,6 +13,7 @@ from typing import Any
 from uvicorn import Server
 
 from .._access import AccessLog, Witnesses
+from .._hosting import MAX_BODY
 from .._sealed import provide_keys
 from ..server import MCPServer
 from ..transports.turnstile import RequestLimits
@@ -44,7 +45,7 @@ class ServeOptions:
     access_log: bool = True
     log_level: str = "info"
     metrics: bool = False
-    max_body: int = 4 * 2**20
+    max_body: int = MAX_BODY
     limits: dict[str, Any] = field(default_factory=dict)
     drain: float = 0.0
     grace: int = 30

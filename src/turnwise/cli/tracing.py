@@ -6,10 +6,8 @@ from typing import Any
 from .._messages import Incoming, Outgoing
 from ..client import Client
 from ..dialects.telling import asked, came
+from ..dialects.words import INSTANCE
 from .showing import legible, note
-
-INSTANCE = "X-Instance"
-"""The header by which `turnwise serve --instance-header` says who answered."""
 
 
 def trace(client: Client) -> None:

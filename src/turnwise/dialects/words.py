@@ -64,5 +64,8 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
 
+INSTANCE = "X-Instance"
+"""The header by which `turnwise serve --instance-header` says who answered."""
+
 MOST_QUESTIONS = 1000
 """So many questions a client takes at once."""

@@ -139,8 +139,8 @@ class Front:
         )
 
     def take(self, line: Line, body: bytes) -> Awaitable[None]:
-        """A request that came whole; a usual one is short work."""
-        if len(body) > self._max_body or not self.is_usual(line):
+        """A request that is usual, and whose body is there: short work."""
+        if len(body) > self._max_body:
             return self.serve(line)
         exchange = Exchange(line, self._keepalive)
         post = Post(body, exchange.emit, time.time(), line.headers, None, None, line.task)

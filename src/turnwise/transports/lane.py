@@ -78,7 +78,8 @@ class _Lane:
         """Have the request answered; whatever goes wrong, the connection does not hang."""
         protocol = self._protocol
         try:
-            await protocol.front.take(self, self.body)
+            front = protocol.front
+            await (front.take(self, self.body) if front.is_usual(self) else front.serve(self))
         finally:
             if not self.response_complete and (self._cycle is None or not self._cycle.response_complete):
                 protocol.transport.close()

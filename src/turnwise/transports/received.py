@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from .._json import decode
 from .._messages import Incoming, Mark
-from ..dialects.words import SESSION
+from ..dialects.words import INSTANCE, SESSION
 from ..errors import InvalidReply, UnexpectedStatus
 
 if TYPE_CHECKING:
     import aiohttp
 
 _LAST_WORDS = 0.25
-_TELLING = ("WWW-Authenticate", "Retry-After", "X-Instance", "Date", SESSION)
+_TELLING = ("WWW-Authenticate", "Retry-After", INSTANCE, "Date", SESSION)
 
 
 async def body(response: "aiohttp.ClientResponse", largest: int) -> bytes:

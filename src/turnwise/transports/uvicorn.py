@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
+from ..dialects.words import INSTANCE
 from .asgi import App
 from .lane import Heads, Protocol
 
@@ -75,7 +76,7 @@ def make_server(  # noqa: PLR0913 - by keyword
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        headers=[] if instance is None else [("x-instance", instance)],
+        headers=[] if instance is None else [(INSTANCE.lower(), instance)],
         timeout_graceful_shutdown=stages.grace,
         lifespan="on",
     )
