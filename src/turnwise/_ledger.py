@@ -19,6 +19,8 @@ from ._json import encode
 from .errors import InvalidRequestState
 
 ANSWER: Final = "a"
+ACCEPTED: Final = "+"
+"""An answer that accepts a form; the value is the form's content alone."""
 RAW: Final = "r"
 """An answer that came and was not read yet."""
 STEP: Final = "s"
@@ -32,10 +34,15 @@ ONCE: Final = "!once"
 """Marks a flow in which a step with `once` was done."""
 ASIDE: Final = "!aside:"
 """Before the key of an answer to a question as another version words it."""
-_ACCEPTED: Final = "+"
-_ACCEPTED_RAW: Final = "*"
 MARK_BYTES: Final = 8
 """A fingerprint has 64 bits."""
+
+
+def check_key(name: str) -> str:
+    """An author's name for a question or step; ValueError where it is none."""
+    if not name or "#" in name:
+        raise ValueError(f"a key is a name without '#', not {name!r}")
+    return name
 
 
 class Entry(NamedTuple):
@@ -44,6 +51,11 @@ class Entry(NamedTuple):
     kind: str
     fingerprint: str
     value: Any
+
+    @property
+    def answer(self) -> Any:
+        """The whole answer, as the client gave it."""
+        return {"action": "accept", "content": self.value} if self.kind == ACCEPTED else self.value
 
 
 @dataclass(slots=True)
@@ -70,7 +82,7 @@ class Ledger:
 
     def encode(self) -> list[Any]:
         """The ledger as JSON-ready lists; `decode` is the way back."""
-        rows = [[key, *_pack(entry)] for key, entry in self.entries.items()] if self.entries else ()
+        rows = [[key, *entry] for key, entry in self.entries.items()]
         started = round(self.started, 3)
         whole = [started, self.sequence, self.sheds, self.version, rows, self.asked, self.handed, self.state]
         if self.is_spilled or self.trace is not None:
@@ -82,11 +94,7 @@ class Ledger:
         """A ledger out of what `encode` made, possibly on an older or newer instance."""
         try:
             started, sequence, sheds, version, rows, asked, handed, state, *tail = data
-            entries = {}
-            for key, written, mark, value in rows:
-                kind = _KINDS[written]
-                whole = value if kind == written else {"action": "accept", "content": value}
-                entries[key] = _new(Entry, (kind, mark, whole))
+            entries = {key: _new(Entry, (_KINDS[kind], mark, value)) for key, kind, mark, value in rows}
             trace, is_spilled = tail or (None, False)
             asked, handed = {**asked}, {**handed}
             "".join(entries)  # Keys are text; what follows is checked for having the types that it is used as.
@@ -103,19 +111,9 @@ class Ledger:
 
 _new: Final = tuple.__new__
 """Entries are made for every row in every round; this spares a frame for each."""
-_KINDS: Final = {kind: kind for kind in (ANSWER, RAW, STEP, FAILURE, CLOCK, MARKER, SPILLED)} | {
-    _ACCEPTED: ANSWER,
-    _ACCEPTED_RAW: RAW,
-}
-"""What a kind is written as, and what that stands for; there are no others."""
+_KINDS: Final = {kind: kind for kind in (ANSWER, ACCEPTED, RAW, STEP, FAILURE, CLOCK, MARKER, SPILLED)}
+"""There are no others."""
 _NUMBERS: Final = (float, int)
-
-
-def _pack(entry: Entry) -> tuple[str, str, Any]:
-    kind, fingerprint, value = entry
-    if kind in (ANSWER, RAW) and value.keys() == {"action", "content"} and value["action"] == "accept":
-        return _ACCEPTED if kind == ANSWER else _ACCEPTED_RAW, fingerprint, value["content"]
-    return entry
 
 
 def is_json(data: Any) -> bool:

@@ -102,8 +102,9 @@ class Question(NamedTuple):
     """Something that only the client's side can answer.
 
     `key` names it on the wire, `params` is the request as the client sees it, `needs` the capability it takes,
-    and `read` turns an answer into the author's value or raises ValueError. `tidy` keeps of an answer
-    what is worth recording. `name` is what the author calls a page, on wires where pages have names.
+    and `read` turns an answer into the author's value or raises ValueError. `tidy` keeps of an answer what is worth
+    recording, as the ledger has it: its kind and its value. `quick` is there for forms, and gives the data of one that
+    was accepted where that takes no detours. `name` is what the author calls a page, on wires where pages have names.
     """
 
     key: str
@@ -112,7 +113,8 @@ class Question(NamedTuple):
     needs: Mapping[str, Any]
     fingerprint: str
     read: Callable[[Any], Any]
-    tidy: Callable[[Any], Any]
+    tidy: Callable[[Any], tuple[str, Any]]
+    quick: Any = None
     name: str | None = None
 
 

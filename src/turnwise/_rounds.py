@@ -43,10 +43,10 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar
 
-from ._ledger import ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger
-from ._messages import Ask, Call, Question, Yield, lacking
+from ._ledger import ACCEPTED, ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger, check_key
+from ._messages import AcceptedElicitation, Ask, Call, Question, Yield, lacking
 from ._siblings import siblings
-from ._terms import INSIDE, Terms, in_step
+from ._terms import INSIDE, Terms, inside
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
 log = logging.getLogger("turnwise.rounds")
@@ -73,12 +73,9 @@ _USUAL = Terms()
 class Leg:
     """One round of one call, as the function sees it. `Context` is this with the author's vocabulary."""
 
-    _claims: dict[str, int] | None = None
     _strays: "frozenset[asyncio.Future[Any]]" = frozenset()
-    _working: "frozenset[asyncio.Future[Any]]" = frozenset()
     _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
-    _owed = 0
-    _over = _closed = _yielding = _kept = _looked = False
+    _closed = _yielding = _kept = _looked = False
     desk: Any = None
     """A task's way to its store; a call has none."""
     wake_at: float | None = None
@@ -94,6 +91,10 @@ class Leg:
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
         self._main = call.post.task
+        self._claims: dict[str, int] = {}
+        self._working: frozenset[asyncio.Future[Any]] = frozenset()
+        self._over = False
+        self._owed = 0
 
     @property
     def suspending(self) -> bool:
@@ -125,16 +126,14 @@ class Leg:
 
     def claim(self, name: str) -> str:
         """The key for the next use of this name in this round."""
-        if not name or "#" in name:
-            raise ValueError(f"a key is a name without '#', not {name!r}")
-        inside = in_step.get()
-        if self._over and not (inside is not None and inside.is_guarded):
+        check_key(name)
+        step = inside(self)
+        if self._over and not (step is not None and step.is_guarded):
             raise RoundOver
-        if inside is not None:
+        if step is not None:
             # A step that is on the ledger is not run again: what it claims must not move the numbers of what follows.
-            name = inside.key + INSIDE + name
-        if (claims := self._claims) is None:
-            claims = self._claims = {}
+            name = step.key + INSIDE + name
+        claims = self._claims
         if name not in claims:
             claims[name] = 1
             return name
@@ -154,20 +153,22 @@ class Leg:
         if entry is not None and entry.fingerprint == mark:
             try:
                 if entry.kind == RAW:
-                    entry = ledger.entries[key] = Entry(ANSWER, mark, question.tidy(entry.value))
-                return (question.read(entry.value),)
+                    kind, kept = question.tidy(entry.value)
+                    entry = ledger.entries[key] = Entry(kind, mark, kept)
+                return (question.read(entry.answer),)
             except ValueError:
                 del ledger.entries[key]
         answer = self.call.answers.get(key)
         if answer is None or ledger.asked.get(key) != mark:
             return None
         try:
-            kept = question.tidy(answer)
-            value = question.read(kept)
+            kind, kept = question.tidy(answer)
+            entry = Entry(kind, mark, kept)
+            value = question.read(entry.answer)
         except ValueError:
             log.info("the answer %r does not fit its question, which is asked again", key)
             return None
-        ledger.entries[key] = Entry(ANSWER, mark, kept)
+        ledger.entries[key] = entry
         return (value,)
 
     def _sort_out(self, ledger: Ledger, key: str, mark: str) -> None:
@@ -179,7 +180,7 @@ class Leg:
         asked, answer = ledger.asked.get(key), self.call.answers.get(key)
         if entry is not None and entry.fingerprint != mark:
             log.warning(CHANGED, key)
-            if entry.kind in (ANSWER, RAW):
+            if entry.kind in (ANSWER, ACCEPTED, RAW):
                 entries[_aside(key, entry.fingerprint)] = entries.pop(key)
         if asked is not None and asked != mark and isinstance(answer, dict):
             log.warning(CHANGED, key)
@@ -192,9 +193,9 @@ class Leg:
         self._owed -= 1
         if (ledger := self._ledger) is not None and (known := ledger.entries.get(key)) is not None:
             kind, mark, value = known
-            if kind == ANSWER and mark == question.fingerprint:
+            if kind == ACCEPTED and mark == question.fingerprint:
                 try:  # What a replay mostly does: the answer is there, and reads as it did before.
-                    return question.read(value)
+                    return AcceptedElicitation(question.quick(value))
                 except ValueError:
                     pass
         settled = self.settled(key, question)
@@ -207,7 +208,7 @@ class Leg:
         """Put questions on this round's list: all of them, or none where the client cannot be asked one."""
         if self._over:
             raise RoundOver
-        if in_step.get() is not None:
+        if inside(self) is not None:
             raise AuthorError("a step cannot ask, for it would run again: ask first, and give it the answer")
         for question in questions.values():
             if missing := lacking(question.needs, self.call.capabilities):
@@ -228,8 +229,8 @@ class Leg:
 
     async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that must not be cut off when another task's question ends the round."""
-        inside = in_step.get()
-        if inside is not None and (inside.is_guarded or not self._over):
+        step = inside(self)
+        if step is not None and (step.is_guarded or not self._over):
             return await asyncio.ensure_future(work)  # Part of a step that is waited for as a whole.
         if self._over or self.suspending:
             work.close()
@@ -255,7 +256,7 @@ class Leg:
     def boundary(self) -> None:
         """A place behind some progress: the call may move, if this instance has too much to do and rounds are left."""
         terms = self.terms
-        if terms.is_overloaded is None or self.call.held or self._over or in_step.get() is not None:
+        if terms.is_overloaded is None or self.call.held or self._over or inside(self) is not None:
             return
         ledger = self.book()
         if ledger.sheds < terms.budget.sheds and ledger.sequence < terms.budget.last_shed and terms.is_overloaded():
@@ -269,7 +270,7 @@ class Leg:
     def unused(self) -> list[str]:
         """The keys of recorded answers and steps that this round did not come by."""
         ledger = self._ledger
-        if ledger is None or ledger.entries.keys() <= (self._claims or {}).keys():
+        if ledger is None or ledger.entries.keys() <= self._claims.keys():
             return []
         claimed = self._claimed()
         return [
@@ -280,8 +281,8 @@ class Leg:
         ]
 
     def _claimed(self) -> set[str]:
-        claims = self._claims or {}
-        return {name if n == 0 else f"{name}#{n + 1}" for name, count in claims.items() for n in range(count)}
+        claims = self._claims.items()
+        return {name if n == 0 else f"{name}#{n + 1}" for name, count in claims for n in range(count)}
 
     def is_behind(self) -> bool:
         """Whether an earlier round got further than this place: it settled or asked something not come by yet."""

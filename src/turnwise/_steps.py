@@ -23,7 +23,7 @@ from ._guards import to_the_end
 from ._json import encode
 from ._ledger import FAILURE, MARKER, ONCE, STEP, Entry, fingerprint, is_json
 from ._rounds import Leg
-from ._terms import Inside, in_step
+from ._terms import Inside, in_step, inside
 from .errors import AuthorError, EffectUnknown, ReplayMismatch, StepFailed, ToolError
 
 log = logging.getLogger("turnwise.steps")
@@ -175,7 +175,7 @@ async def _carried_out(leg: Leg, step: Step, mark: str) -> Entry:
 
 
 async def _recorded(leg: Leg, step: Step, mark: str) -> Entry:
-    entry = await (_guarded(leg, step, mark) if step.manner.once else _run(step, mark))
+    entry = await (_guarded(leg, step, mark) if step.manner.once else _run(leg, step, mark))
     leg.book().entries[step.key] = entry
     if step.manner.once:
         leg.book().entries[ONCE] = Entry(MARKER, "", 1)
@@ -195,7 +195,7 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
         known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
         if known is not None:
             return Entry(*known[0])
-        entry = await _run(step, mark)
+        entry = await _run(leg, step, mark)
         try:
             await guard.finish(key, list(entry))
         except Exception as error:  # Whatever a store raises: the step was done.
@@ -210,10 +210,10 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
     return entry
 
 
-async def _run(step: Step, mark: str) -> Entry:
-    around = in_step.get()
+async def _run(leg: Leg, step: Step, mark: str) -> Entry:
+    around = inside(leg)
     is_guarded = step.manner.once or (around is not None and around.is_guarded)
-    in_step.set(Inside(step.key, is_guarded))  # In a task of its own, so it ends with the step.
+    in_step.set(Inside(leg, step.key, is_guarded))  # In a task of its own, so it ends with the step.
     try:
         work = step.fn if is_async(step.fn) else partial(in_thread, step.fn)
         result = await work(*step.args, **step.kwargs)

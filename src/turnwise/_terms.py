@@ -14,14 +14,21 @@ _USUAL_BUDGET = Budget()
 
 
 class Inside(NamedTuple):
-    """A step that runs: its key, and whether it, or one around it, is guarded."""
+    """A step that runs: in which round, its key, and whether it, or one around it, is guarded."""
 
+    leg: object
     key: str
     is_guarded: bool
 
 
 in_step: ContextVar[Inside | None] = ContextVar("turnwise_in_step", default=None)
 """The step that what runs belongs to, where effects are in their place."""
+
+
+def inside(leg: object) -> Inside | None:
+    """The step of this very round that what runs belongs to. A step may call another tool, which may ask."""
+    step = in_step.get()
+    return step if step is not None and step.leg is leg else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,7 @@ T = TypeVar("T")
 LifespanT = TypeVar("LifespanT", default=Any)
 RequestT = TypeVar("RequestT", default=Any)
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-
-LONGEST_SLEEP = 100 * 365 * 86_400.0
-LONGEST_REPORT = 1000
+LONGEST_SLEEP, LONGEST_REPORT = 100 * 365 * 86_400.0, 1000
 
 
 class SampleOptions(TypedDict, total=False):
@@ -82,7 +79,11 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     ) -> Coroutine[Any, Any, ElicitationResult[T]]:
         """Ask the user to fill in a form: a pydantic model, or a plain type for one value."""
         question = asking.form(message, schema, key)
-        place = self.claim(question.key)
+        place = question.key
+        if place in (claims := self._claims) or self._working or self._over:
+            place = self.claim(place)
+        else:  # What a replay mostly does.
+            claims[place] = 1
         self._owed += 1
         return self.answer(place, question)
 
@@ -130,16 +131,15 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     def input_responses(self) -> "dict[str, Any] | None":
         """For the returned form: the answers to the questions that were returned, by key; None where there are none.
 
-        They stay until something else is returned, so that a function may go on and ask inline. Answers that came
-        without a token are here as well, as in the official SDK: nothing pins them to a question, so a function that
-        reads them does its own checking. The other two forms never see those.
+        They stay until something else is returned, so that a function may go on and ask inline. Answers without a token
+        are here as well, as in the official SDK: nothing pins them to a question, so check them yourself.
         """
         if self.call.state is None or self._ledger is None:
             asked: Mapping[str, str | None] = dict.fromkeys(self.call.answers)
             given: Mapping[str, Any] = self.call.answers
         else:
             asked, self._looked = self._ledger.handed, True
-            recorded = {key: self._ledger.entries[key].value for key in asked if key in self._ledger.entries}
+            recorded = {key: self._ledger.entries[key].answer for key in asked if key in self._ledger.entries}
             given = {**self.call.answers, **recorded}
         answers = {}
         for key, method in asked.items():
@@ -179,7 +179,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
 
     @property
     def is_task(self) -> bool:
-        """Whether this is a leg of a task, which outlives its request."""
+        """Whether this is a leg of a task."""
         return self.desk is not None
 
     async def become_task(self) -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from turnwise import (
     AuthorError,
+    Client,
     Context,
     MCPServer,
     ReplayMismatch,
@@ -1072,3 +1073,26 @@ def test_a_step_that_was_called_by_mistake_says_how_to_pass_it() -> None:
         return "told"
 
     assert text(rounds(tool)[-1]) == "told"
+
+
+def test_a_step_may_call_a_tool_in_the_same_process_that_asks_and_steps_itself() -> None:
+    other = MCPServer("other", request_state_security=RequestStateSecurity(keys=[b"k" * 32]))
+
+    @other.tool(structured_output=False)
+    async def greet(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", str, key="who")
+        made = await ctx.step(str.upper, answer.data, name="make")  # type: ignore[union-attr]
+        return f"Hello, {made}"
+
+    async def answer(_: Any, __: Any) -> Any:
+        return {"action": "accept", "content": {"value": "ann"}}
+
+    async def greeted() -> str:
+        async with Client(other, elicitation_callback=answer) as client:
+            result = await client.call_tool("greet")
+            return str(result.content[0].text)  # type: ignore[union-attr]
+
+    async def tool(ctx: Context) -> str:
+        return await ctx.step(greeted, name="make")
+
+    assert text(rounds(tool)[-1]) == "Hello, ANN"

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .._json import decode
-from .._ledger import ANSWER, CHECKPOINT, CLOCK, FAILURE, MARKER, RAW, SPILLED, STEP, Ledger
+from .._ledger import ACCEPTED, ANSWER, CHECKPOINT, CLOCK, FAILURE, MARKER, RAW, SPILLED, STEP, Ledger
 from .._sealed import CLAIMS, RequestStateSecurity
 from ..dialects.tasking import moment
 from ..errors import InvalidRequestState
@@ -19,6 +19,7 @@ token = typer.Typer(no_args_is_help=True, help="Look into states.")
 
 KINDS = {
     ANSWER: "answer",
+    ACCEPTED: "answer",
     RAW: "answer, unread",
     STEP: "step",
     FAILURE: "failed step",
@@ -82,7 +83,7 @@ def _facts(security: RequestStateSecurity, state: str) -> dict[str, Any]:
             {
                 "key": key,
                 "kind": "checkpoint" if key == CHECKPOINT else KINDS.get(entry.kind, entry.kind),
-                "value": entry.value,
+                "value": entry.answer,
             }
             for key, entry in ledger.entries.items()
         ],

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from .._binding import read_json
 from .._json import encode
-from .._ledger import MARK_BYTES, fingerprint
+from .._ledger import ACCEPTED, ANSWER, MARK_BYTES, check_key, fingerprint
 from .._messages import (
     AcceptedElicitation,
     AcceptedUrlElicitation,
@@ -59,26 +59,28 @@ class _Form(NamedTuple):
 
     requested: dict[str, Any]
     read: Callable[[Any], Any]
-    tidy: Callable[[Any], Any]
+    tidy: Callable[[Any], tuple[str, Any]]
+    quick: Callable[[Any], Any]
     seed: Any
 
 
 def form(message: str, schema: Any, key: str | None) -> Question:
     """A form. Its schema is rendered once per type, and its question once for as long as it is in use."""
     if isinstance(schema, type):
-        return _form_question(message, schema, "", key)
+        return _known_form(message, schema, key)
     # Literals with the same members in another order are equal, and not the same form.
-    return _form_question(message, schema, repr(schema), key)
+    return _known_form(message, schema, key, repr(schema))
 
 
 @lru_cache(maxsize=512)
-def _form_question(message: str, schema: Any, spelled: str, key: str | None) -> Question:
+def _known_form(message: str, schema: Any, key: str | None, spelled: str = "") -> Question:
     kind = _form_of(schema, spelled)
     hasher = kind.seed.copy()
     hasher.update(message.encode())
     mark = hasher.hexdigest()
     params = {"mode": "form", "message": message, "requestedSchema": kind.requested}
-    return Question(f"elicitation-{mark}" if key is None else key, ELICIT, params, FORM, mark, kind.read, kind.tidy)
+    key = f"elicitation-{mark}" if key is None else check_key(key)
+    return Question(key, ELICIT, params, FORM, mark, kind.read, kind.tidy, kind.quick)
 
 
 @lru_cache(maxsize=512)
@@ -88,26 +90,28 @@ def _form_of(schema: type[Any], spelled: str) -> _Form:
     known = requested["properties"].keys()
     validate = model.__pydantic_validator__.validate_python
 
+    def single(content: Any) -> Any:
+        return validate(content).value
+
     def read_answer(answer: Any) -> Any:
         if answer["action"] != "accept":
             return _refused(answer)
-        content = answer["content"]
         try:
-            data = validate(content)
+            data = validate(answer["content"])
         except ValidationError:
-            data = read_json(model, content)
+            data = read_json(model, answer["content"])
         return AcceptedElicitation(data.value if is_single else data)
 
-    def tidy(answer: Any) -> Any:
+    def tidy(answer: Any) -> tuple[str, Any]:
         if _action(answer) != "accept":
-            return {"action": answer["action"]}
+            return ANSWER, {"action": answer["action"]}
         content = answer.get("content")
         if isinstance(content, dict) and not content.keys() <= known:
             content = {name: value for name, value in content.items() if name in known}
-        return {"action": "accept", "content": content}
+        return ACCEPTED, content
 
     seed = blake2b(encode([ELICIT, "form", requested], sort_keys=True), digest_size=MARK_BYTES)
-    return _Form(requested, read_answer, tidy, seed)
+    return _Form(requested, read_answer, tidy, single if is_single else validate, seed)
 
 
 def raw_form(message: str, requested: Mapping[str, Any], key: str | None) -> Question:
@@ -130,7 +134,7 @@ def url(message: str, address: str, key: str | None, name: str | None = None) ->
         return AcceptedUrlElicitation() if answer["action"] == "accept" else _refused(answer)
 
     params = {"mode": "url", "message": message, "url": address}
-    asked = _question(key, ELICIT, params, URL, read_answer, lambda answer: {"action": _action(answer)})
+    asked = _question(key, ELICIT, params, URL, read_answer, lambda answer: (ANSWER, {"action": _action(answer)}))
     return asked if name is None else asked._replace(name=name)
 
 
@@ -208,12 +212,12 @@ def _question(
     params: Mapping[str, Any],
     needs: Mapping[str, Any],
     read: Callable[[Any], Any],
-    tidy: Callable[[Any], Any] | None = None,
+    tidy: Callable[[Any], tuple[str, Any]] | None = None,
 ) -> Question:
     mark = fingerprint(method, params)
     if key is None:
         key = f"{method.partition('/')[0]}-{mark}"
-    return Question(key, method, params, needs, mark, read, tidy or _object)
+    return Question(key, method, params, needs, mark, read, tidy or _whole)
 
 
 def _needs(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -224,10 +228,10 @@ def _needs(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"roots": {}}
 
 
-def _object(answer: Any) -> dict[str, Any]:
+def _whole(answer: Any) -> tuple[str, Any]:
     if not isinstance(answer, dict):
         raise ValueError("an answer is an object")
-    return answer
+    return ANSWER, answer
 
 
 def _action(answer: Any) -> str:
