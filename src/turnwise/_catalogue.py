@@ -8,7 +8,7 @@ the ledger that a call brings and seals the one that it leaves.
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -307,7 +307,7 @@ class Catalogue:
         ttl = terms.budget.shed_ttl if is_shed else None
         if _is_nested(call.arguments):
             # The function may have changed what it was given; the retry comes with what was sent.
-            call = call._replace(arguments=decode(call.post.body)["params"]["arguments"])
+            call = replace(call, arguments=decode(call.post.body)["params"]["arguments"])
         bearer = Bearer(self.principal(call), self._name)
         return self._security.seal(call, bearer, ledger.encode(), ledger.lineage, ttl)
 
@@ -330,10 +330,10 @@ class Catalogue:
 
     def _find_resource(self, call: Call) -> tuple[Endpoint, Call]:
         if (endpoint := self.resources.get(call.target)) is not None:
-            return endpoint, call._replace(arguments={})
+            return endpoint, replace(call, arguments={})
         for endpoint in self.templates.values():
             if endpoint.template is not None and (values := endpoint.template.match(call.target)) is not None:
-                return endpoint, call._replace(arguments=dict(values))
+                return endpoint, replace(call, arguments=dict(values))
         raise ResourceNotFound(call.target)
 
     def entries(self, method: str) -> Mapping[str, dict[str, Any]]:

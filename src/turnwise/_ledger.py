@@ -83,7 +83,7 @@ class Ledger:
     def encode(self) -> list[Any]:
         """The ledger as JSON-ready lists; `decode` is the way back."""
         rows = [[key, *entry] for key, entry in self.entries.items()]
-        started = round(self.started, 3)
+        started = int(self.started * 1000) / 1000
         whole = [started, self.sequence, self.sheds, self.version, rows, self.asked, self.handed, self.state]
         if self.is_spilled or self.trace is not None:
             whole += (self.trace, self.is_spilled)

@@ -53,7 +53,8 @@ class Line:
         self.session: Any = None
 
 
-class Post(NamedTuple):
+@dataclass(slots=True)  # Like `Call` and `Question` a value, never changed; frozen, it would take longer to make.
+class Post:
     """One message as it reached a transport. `headers` is None where the transport has none; `task` is the one that
     serves it, where the transport knows; `line` is the connection that it came over, where that lasts.
     """
@@ -79,7 +80,8 @@ class Reply(NamedTuple):
     events: AsyncGenerator[bytes, None] | None = None
 
 
-class Call(NamedTuple):
+@dataclass(slots=True)
+class Call:
     """One request, decoded: the method, what it is aimed at, and what the client says of itself. `state` is the token
     that it brought, or the flow's ledger itself where the call is `held`: it waits here for its answers.
     """
@@ -98,7 +100,8 @@ class Call(NamedTuple):
     held: bool = False
 
 
-class Question(NamedTuple):
+@dataclass(slots=True)
+class Question:
     """Something that only the client's side can answer.
 
     `key` names it on the wire, `params` is the request as the client sees it, `needs` the capability it takes,

@@ -94,8 +94,8 @@ class Check:
             answers = {key: await answer(key, item.method, item.params) for key, item in questions.items()}
             if context.becoming:
                 self._desk = _Desk()
-            post = call.post._replace(now=max(now(), context.wake_at or 0.0))  # Nobody sleeps here.
-            call = call._replace(answers=answers, state="held", post=post)
+            post = replace(call.post, now=max(now(), context.wake_at or 0.0))  # Nobody sleeps here.
+            call = replace(call, answers=answers, state="held", post=post)
         else:
             self._find(f"{MOST_ROUNDS} rounds were not enough", "does a question change from round to round?")
         return ReplayReport(None, self._round, tuple(dict.fromkeys(self._findings)))

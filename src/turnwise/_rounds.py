@@ -73,15 +73,11 @@ _USUAL = Terms()
 class Leg:
     """One round of one call, as the function sees it. `Context` is this with the author's vocabulary."""
 
-    _strays: "frozenset[asyncio.Future[Any]]" = frozenset()
-    _refused: "tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...]" = ()
-    _closed = _yielding = _kept = _looked = False
-    desk: Any = None
-    """A task's way to its store; a call has none."""
-    wake_at: float | None = None
-    becoming = False
-    given_up: "frozenset[str]" = frozenset()
-    """The names of steps that their author gave up."""
+    __slots__ = (
+        "__weakref__", "_claims", "_closed", "_kept", "_ledger", "_looked", "_main", "_over", "_owed", "_pending",
+        "_refused", "_strays", "_working", "_yielding", "becoming", "call", "desk", "given_up", "service", "terms",
+        "trace", "wake_at",
+    )  # fmt: skip
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
         self.call = call
@@ -92,9 +88,14 @@ class Leg:
         self._pending: dict[str, Question] = {}
         self._main = call.post.task
         self._claims: dict[str, int] = {}
+        self._strays: frozenset[asyncio.Future[Any]] = frozenset()
         self._working: frozenset[asyncio.Future[Any]] = frozenset()
-        self._over = False
+        self._refused: tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...] = ()
         self._owed = 0
+        self._over = self._closed = self._yielding = self._kept = self._looked = self.becoming = False
+        self.desk: Any = None  # A task's way to its store; a call has none.
+        self.wake_at: float | None = None  # When the next leg is due, where the function sleeps.
+        self.given_up: frozenset[str] = frozenset()  # The names of steps that their author gave up.
 
     @property
     def suspending(self) -> bool:
@@ -281,8 +282,7 @@ class Leg:
         ]
 
     def _claimed(self) -> set[str]:
-        claims = self._claims.items()
-        return {name if n == 0 else f"{name}#{n + 1}" for name, count in claims for n in range(count)}
+        return {name if n == 0 else f"{name}#{n + 1}" for name, count in self._claims.items() for n in range(count)}
 
     def is_behind(self) -> bool:
         """Whether an earlier round got further than this place: it settled or asked something not come by yet."""

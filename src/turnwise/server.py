@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -246,7 +247,7 @@ class MCPServer(Generic[LifespanT]):
         """The contents of a resource, read from inside a call; its answers are its own, so it cannot ask."""
         from mcp_types import ReadResourceResult
 
-        call = context.call._replace(method="resources/read", target=uri, answers={}, state=None)
+        call = replace(context.call, method="resources/read", target=uri, answers={}, state=None)
         endpoint, call = self._catalogue.find(call)
         outcome = await play(Context(call, self, None), endpoint.run)
         if isinstance(outcome, Ask | Yield):

@@ -24,6 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -196,7 +197,7 @@ class Runner:
         before = {path: written(book) for path, book in here.items()}
         token = serving.set(True)
         try:
-            reply = await real_answer(wire, post._replace(emit=emit))
+            reply = await real_answer(wire, replace(post, emit=emit))
         finally:
             serving.reset(token)
         after = {path: written(book) for path, book in here.items()}

@@ -3,6 +3,7 @@ this version, or of any, is refused or read, and never breaks a call.
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ BEARERS = st.builds(Bearer, st.none() | st.text(st.characters(codec="utf-8"), ma
 def test_a_token_gives_back_what_was_sealed(one: Call, bearer: Bearer, ledger: Any, lineage: bytes) -> None:
     token = SECURITY.seal(one, bearer, ledger, lineage)
     assert SECURITY.unseal(one, bearer, token) == (lineage, ledger, False)
-    late = one._replace(post=one.post._replace(now=NOW + 3602))
+    late = replace(one, post=replace(one.post, now=NOW + 3602))
     assert SECURITY.unseal(late, bearer, token) == (lineage, ledger, True)
 
 

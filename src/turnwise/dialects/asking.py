@@ -7,7 +7,7 @@ asks again.
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -135,7 +135,7 @@ def url(message: str, address: str, key: str | None, name: str | None = None) ->
 
     params = {"mode": "url", "message": message, "url": address}
     asked = _question(key, ELICIT, params, URL, read_answer, lambda answer: (ANSWER, {"action": _action(answer)}))
-    return asked if name is None else asked._replace(name=name)
+    return asked if name is None else replace(asked, name=name)
 
 
 def sample(marker: Sample) -> Question:
@@ -162,7 +162,7 @@ def returned(result: "InputRequiredResult") -> tuple[dict[str, Question], str | 
         params = body.get("params", {})
         name = params.pop("elicitationId", None)
         question = _question(key, body["method"], params, _needs(body["method"], params), dict)
-        questions[key] = question._replace(name=name)
+        questions[key] = replace(question, name=name)
     return questions, result.request_state
 
 

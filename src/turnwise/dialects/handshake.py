@@ -8,6 +8,7 @@ between the versions is a `Manner`, one file each: where answers come from, and 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from .._bus import SubscriptionBus
@@ -153,8 +154,8 @@ class Handshake:
             message, state, asked = await self._turns.left(post)
             try:
                 answers = self._turns.answers(messages, asked)
-                call = self._call(session, message, post._replace(body=encode(message)))
-                return await self._served(session, call._replace(answers=answers, state=state))
+                call = self._call(session, message, replace(post, body=encode(message)))
+                return await self._served(session, replace(call, answers=answers, state=state))
             except Exception as error:
                 return refuse(message, error, verdict, self._turns.dress)
         if session.version not in HANDSHAKES[:2]:
@@ -163,7 +164,7 @@ class Handshake:
             raise MalformedMessage(f"Invalid request: a batch has 1 to {BATCH} messages")
 
         async def replies(inner: Post) -> bytes | None:
-            parts = [self._part(session, message, inner._replace(body=encode(message))) for message in messages]
+            parts = [self._part(session, message, replace(inner, body=encode(message))) for message in messages]
             found = await asyncio.gather(*parts)
             bodies = [reply.body for reply in found if reply is not None and reply.body is not None]
             return b"[" + b",".join(bodies) + b"]" if bodies else None
@@ -172,7 +173,7 @@ class Handshake:
             told = await replies(post)
             return Reply(202, None) if told is None else Reply(400, told)
         if post.line is not None:
-            return Reply(200, await replies(post._replace(tracker=None)))
+            return Reply(200, await replies(replace(post, tracker=None)))
         return await speak(session, f"batch {id(messages)}", post, self._sessions.limits.calls, replies)
 
     async def _part(self, session: Session, message: Any, post: Post) -> Reply | None:

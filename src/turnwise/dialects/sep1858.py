@@ -11,6 +11,7 @@ server's store, and the id names it. The proposal leaves its version open; ours 
 
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .._guards import Guard
@@ -50,7 +51,7 @@ class MultiTurn:
     async def serve(self, session: Session, call: Call, handler: Handler) -> Reply:
         """One turn. There is no way to say that another instance is to go on with nothing asked, so this one does."""
         while not isinstance(outcome := await handler(call), Done | Ask):
-            call = call._replace(answers={}, state=outcome.carrier)
+            call = replace(call, answers={}, state=outcome.carrier)
         if isinstance(outcome, Done):
             return Reply(200, result_reply(call.id, self.dress(outcome.result)))
         last = await self._sealed(call, outcome.carrier, [*outcome.questions])

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import replace
 from functools import partial
 
 from .._bus import Change, SubscriptionBus
@@ -32,7 +33,7 @@ async def speak(
     stream = session.stream()
     # Earlier versions do not say that a client whose stream is closed is to come back.
     cut = stream.cut if session.version >= HANDSHAKES[-1] else None
-    inner = post._replace(emit=stream.put, task=None, tracker=None, line=Line(stream.put, cut))
+    inner = replace(post, emit=stream.put, task=None, tracker=None, line=Line(stream.put, cut))
     task = asyncio.create_task(_said(work, inner))
     task.add_done_callback(partial(_ended, stream))
     session.begin(request_id, Underway(task, stream))

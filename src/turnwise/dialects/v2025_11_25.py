@@ -12,6 +12,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .._json import encode
@@ -53,13 +54,13 @@ class Live:
             return Reply(200, await self._finished(session, call, handler))
 
         async def finished(post: Post) -> bytes | None:
-            return await self._finished(session, call._replace(post=post), handler)
+            return await self._finished(session, replace(call, post=post), handler)
 
         return await speak(session, call.id, call.post, self._most_calls, finished)
 
     async def _finished(self, session: Session, call: Call, handler: Handler) -> bytes | None:
         try:
-            return result_reply(call.id, self.dress(await _played(session, call._replace(held=True), handler)))
+            return result_reply(call.id, self.dress(await _played(session, replace(call, held=True), handler)))
         except Exception as error:
             return refuse({"id": call.id, "method": call.method}, error, verdict, self.dress).body
 
@@ -75,7 +76,7 @@ async def _played(session: Session, call: Call, handler: Handler) -> dict[str, A
             result: dict[str, Any] = outcome.result
             return result
         answers = await _asked(session, call, outcome.questions) if isinstance(outcome, Ask) else {}
-        call = call._replace(answers=answers, state=outcome.carrier, post=call.post._replace(now=time.time()))
+        call = replace(call, answers=answers, state=outcome.carrier, post=replace(call.post, now=time.time()))
 
 
 async def _asked(session: Session, call: Call, questions: Mapping[str, Question]) -> dict[str, Any]:

@@ -270,18 +270,16 @@ class Watchman:
 class Exchange:
     """One POST and its response, which turns into a stream with the first thing emitted."""
 
-    _streaming = False
-    _gone = False
-    _seen = False
-    _pulse: "asyncio.Task[None] | None" = None
-    _watch: "asyncio.Task[None] | None" = None
-
-    status: int | None = None
-    principal: str | None = None
+    __slots__ = ("_gone", "_keepalive", "_line", "_pulse", "_seen", "_streaming", "_watch", "principal", "status")
 
     def __init__(self, line: Line, keepalive: float) -> None:
         self._line = line
         self._keepalive = keepalive
+        self._streaming = self._gone = self._seen = False
+        self._pulse: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self.status: int | None = None
+        self.principal: str | None = None
 
     async def carry(self, answer: Awaitable[Reply], watchman: Watchman) -> None:
         """Get the reply and send it."""

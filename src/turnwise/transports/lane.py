@@ -55,17 +55,27 @@ class _OneWrite:
 class _Lane:
     """One request that came whole, in the place of uvicorn's cycle. What it has of a cycle, the protocol looks at."""
 
-    response_complete = False
-    disconnected = False
-    keep_alive = True
-    task: "asyncio.Task[None]"
-    _event: asyncio.Event | None = None
-    _cycle: RequestResponseCycle | None = None
+    __slots__ = (
+        "_cycle",
+        "_event",
+        "_protocol",
+        "body",
+        "disconnected",
+        "headers",
+        "keep_alive",
+        "response_complete",
+        "task",
+    )
 
     def __init__(self, protocol: "Protocol", headers: dict[bytes, bytes], body: bytes = b"") -> None:
         self._protocol = protocol
         self.headers = headers
         self.body = body
+        self.response_complete = self.disconnected = False
+        self.keep_alive = True
+        self.task: asyncio.Task[None]
+        self._event: asyncio.Event | None = None
+        self._cycle: RequestResponseCycle | None = None
 
     @property
     def message_event(self) -> asyncio.Event:

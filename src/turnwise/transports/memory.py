@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from .._json import decode
@@ -56,7 +57,7 @@ class Memory:
 
         post = Post(request.body, emit, time.time(), access=self._access, task=asyncio.current_task())
         if request.lasts:
-            post = post._replace(line=self._line)
+            post = replace(post, line=self._line)
         reply = await self._server.wire.answer(post)
         raw = reply.body or b"null"
         return Incoming(reply.status, decode(raw), raw)
