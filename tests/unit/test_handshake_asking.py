@@ -870,8 +870,8 @@ def test_what_a_call_says_after_it_was_cancelled_is_not_sent(road: Any) -> None:
 
     @server.tool()
     async def stubborn(ctx: Context) -> str:
-        await ctx.report_progress(1)
         try:
+            await ctx.report_progress(1)
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             await ctx.report_progress(2)
