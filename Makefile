@@ -51,11 +51,11 @@ clean:
 $(VENV)/.library: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --upgrade pip
-	$(RUN) -m pip install --quiet --editable .
+	$(RUN) -m pip install --quiet --editable '.[cli]'
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.library
-	$(RUN) -m pip install --quiet --editable '.[jwt]' --group test
+	$(RUN) -m pip install --quiet --editable '.[cli,jwt]' --group test
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.tools

@@ -102,6 +102,17 @@ def built(folder: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
+def check_tag(folder: Path) -> None:
+    """What is built of a tag has its version."""
+    clone = folder / "tagged"
+    run("git", "clone", "--quiet", "--no-hardlinks", ROOT, clone)
+    run("git", "-c", "user.name=x", "-c", "user.email=x@example", "tag", "v98.7.6", cwd=clone)
+    run(folder / "building/bin/python", "-m", "build", "--wheel", "--outdir", folder / "tag", clone)
+    (wheel,) = (folder / "tag").glob("*.whl")
+    if wheel.name != "turnwise-98.7.6-py3-none-any.whl":
+        raise Refused(f"what is built of v98.7.6 is {wheel.name}")
+
+
 def version() -> str:
     """What the source says it is."""
     found = re.search(r'__version__ = "([^"]+)"', (ROOT / "src/turnwise/_version.py").read_text())
@@ -172,6 +183,7 @@ def check(folder: Path) -> Figures:
     run(again, "-m", "pip", "install", "--quiet", "--no-deps", sdist)
     if run(again, "-c", LOOK_OWN, cwd=folder) != run(python, "-c", LOOK_OWN, cwd=folder):
         raise Refused("the sdist installs other files than the wheel")
+    check_tag(folder)
     return ours
 
 

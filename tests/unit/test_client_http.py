@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import socket
+import sys
 import time
 import tracemalloc
 import zlib
@@ -810,3 +811,14 @@ def test_a_call_of_any_size_is_sent() -> None:
 def test_an_address_that_is_none_is_refused_before_anything_is_sent(url: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         HTTP(url)
+
+
+def test_without_its_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+
+    async def opened() -> None:
+        async with Client("http://127.0.0.1:9/mcp"):
+            pass
+
+    with pytest.raises(ImportError, match=r"turnwise\[http\]"):
+        run(opened())

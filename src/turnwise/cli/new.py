@@ -113,7 +113,7 @@ def new(name: Annotated[str, typer.Argument(help="The project, and the folder to
         "name": name,
         "module": module,
         "title": name.replace("-", " ").replace("_", " ").capitalize(),
-        "version": __version__,
+        "version": __version__.partition("+")[0],
     }
     folder.mkdir(parents=True)
     files = {

@@ -84,7 +84,10 @@ class HTTP:
 
     async def open(self) -> None:
         """Make the pool of connections; none is opened yet."""
-        import aiohttp
+        try:
+            import aiohttp
+        except ImportError as missing:
+            raise ImportError("a URL is called by aiohttp, which comes with the extra turnwise[http]") from missing
 
         self._is_left = False
         self._session = aiohttp.ClientSession(
