@@ -40,6 +40,7 @@ crashes: $(VENV)/.tools
 
 release-check:
 	$(PYTHON) scripts/release_check.py --measure
+
 # Needs nginx, and takes about ten minutes: a fleet in a storm, then figures, a table and plots in docs/.
 soak: $(VENV)/.tools
 	$(RUN) -m tests.fleet.soak.run
