@@ -16,9 +16,10 @@ from ..dialects.answering import page_facts
 from ..dialects.words import ELICIT, ROOTS, SAMPLE
 from ..errors import MalformedQuestion
 from .forms import Fault, Form, Typed, Unfit, form_of
-from .model import Item
+from .model import Earlier, Item
 
 Kind = Literal["form", "page", "sample", "roots", "raw"]
+SYSTEM = "systemPrompt"
 ROLES = ("assistant", "user")
 MODEL = "person"
 """The name of the model where a person answers for one."""
@@ -64,6 +65,11 @@ class Asked:
     def can_decline(self) -> bool:
         """Whether the server hears of a refusal; of a model or of folders it can only be told by ending the call."""
         return self.kind in ("form", "page", "raw")
+
+    @property
+    def rest(self) -> dict[str, Any]:
+        """What a request to a model says besides its messages."""
+        return {name: value for name, value in self.params.items() if name not in ("messages", SYSTEM)}
 
     def control(self, name: object) -> str:
         """The name of one of its controls."""
@@ -112,7 +118,7 @@ def asked(item: Item) -> list[Asked]:
 
 def _asked(number: int, key: str, request: Mapping[str, Any]) -> Asked:
     params = request.get("params") or {}
-    mark = blake2b(encode([key, request]), digest_size=12).hexdigest()
+    mark = _mark(key, request)
     message = str(params.get("message") or "")
     method = request.get("method")
     if method == SAMPLE:
@@ -172,6 +178,16 @@ def pretty(value: Any) -> str:
 def picked(open_questions: Sequence[Asked], mark: str) -> Asked | None:
     """The question with this mark, if it is still open."""
     return next((question for question in open_questions if question.mark == mark), None)
+
+
+def first_answer(item: Item, mark: str) -> Earlier | None:
+    """The answer that was given to the question with this mark, if any was."""
+    answers = (earlier for earlier in reversed(item.given) if _mark(earlier.key, earlier.request) == mark)
+    return next(answers, None)
+
+
+def _mark(key: str, request: Mapping[str, Any]) -> str:
+    return blake2b(encode([key, request]), digest_size=12).hexdigest()
 
 
 def _first(typed: Typed, name: str) -> str:

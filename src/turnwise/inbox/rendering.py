@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from .forms import ZONES
 from .questions import pretty
 
 HERE = Path(__file__).parent
@@ -26,6 +27,15 @@ MOST = 50_000
 PEEK = 240
 _KEPT = frozenset("\n\t\u200c\u200d\u200e\u200f")
 """Without these, some scripts and emoji cannot be written; within a text that has its own direction they do no harm."""
+HEADS = {
+    "form": "A question for you",
+    "page": "A page to visit",
+    "sample": "A reply to write or review",
+    "roots": "Folders to name",
+    "raw": "A question that cannot be shown as a form",
+}
+ACCEPTS = {"form": "Send answer", "page": "I agree", "sample": "Send reply", "roots": "Send folders"}
+KINDS = {"tools/call": "Tool", "prompts/get": "Prompt", "resources/read": "Resource"}
 _UNITS = ((86400, "day", "days"), (3600, "hour", "hours"), (60, "minute", "minutes"))
 
 
@@ -134,6 +144,7 @@ def templates() -> Environment:
     made.filters.update(
         shown=shown, line=line, folded=folded, moment=moment, host=host, pretty=pretty, spoken=spoken, blocks=blocks
     )
+    made.globals.update(heads=HEADS, accepts=ACCEPTS, kinds=KINDS, zones=ZONES)
     return made
 
 

@@ -41,6 +41,7 @@ function swap(html) {
   const old = live.firstElementChild;
   if (!whole || !old) return;
   remember(fresh.content);
+  const typed = [...live.querySelectorAll("form[data-typed]:not([aria-busy])")];
   const hadFocus = live.contains(document.activeElement);
   const topColumns = (place) => [place, ...columnsOf(place)].filter((one) => one.dataset.column && !one.dataset.part);
   const columns = new Map(topColumns(whole).map((one) => [one.dataset.column, one]));
@@ -48,9 +49,27 @@ function swap(html) {
     if (columns.has(column.dataset.column)) swapColumn(column, columns.get(column.dataset.column));
   }
   prepare(live);
+  if (typed.some((form) => !document.contains(form))) overtaken(whole.dataset.last, whole.dataset.me);
   if (whole.dataset.tell !== old.dataset.tell) tell(whole.dataset.tell);
   old.dataset.tell = whole.dataset.tell;
   if (hadFocus && !live.contains(document.activeElement)) focusFirst();
+}
+
+function overtaken(last, me) {
+  const box = notice("summary notice", "h2", `${last && last !== me ? last : "Somebody"} was first`, "What you typed here was not sent.");
+  box.dataset.focus = "";
+  live.querySelector("[data-part='head']").after(box);
+}
+
+function notice(kind, level, heading, text) {
+  const box = document.createElement("div");
+  box.className = kind;
+  box.setAttribute("role", "alert");
+  box.tabIndex = -1;
+  box.append(document.createElement(level), document.createElement("p"));
+  box.firstChild.textContent = heading;
+  box.lastChild.textContent = text;
+  return box;
 }
 
 function focusFirst() {
@@ -72,8 +91,8 @@ async function look(address = location.href) {
   looking = (async () => {
     try {
       const reply = await fetch(address, { headers: { "X-Part": "live" }, redirect: "manual" });
-      if (reply.status === 200 || reply.status === 404) swap(await reply.text());
-      else if (reply.type === "opaqueredirect" || reply.status === 401) location.reload();
+      if (reply.status === 200) swap(await reply.text());
+      else if (reply.status === 401 || reply.status === 404) location.reload();
     } catch { /* The inbox is away: the stream of events comes back when it does, and we look again then. */ }
   })();
   await looking;
@@ -85,9 +104,12 @@ function listen() {
   const events = new EventSource(root.dataset.events);
   let lost = false, timer = null;
   events.addEventListener("open", () => { if (lost) look(); lost = false; });
-  events.addEventListener("error", () => { lost = true; });
+  events.addEventListener("error", () => {
+    lost = true;
+    if (events.readyState === EventSource.CLOSED) setTimeout(() => { look(); listen(); }, 3000);
+  });
   events.addEventListener("change", (event) => {
-    if (root.dataset.live === "item" && event.data && event.data !== root.dataset.item) return;
+    if (root.dataset.live === "item" && event.data && !event.data.split(" ").includes(root.dataset.item)) return;
     if (root.dataset.live === "item") look();
     else timer ??= setTimeout(() => { timer = null; look(); }, 300);
   });
@@ -185,7 +207,10 @@ async function send(event) {
   } catch {
     tell("The inbox cannot be reached. Your answer was not sent.");
     const box = form.querySelector(".faults");
-    if (box) { box.innerHTML = '<div class="summary" role="alert" tabindex="-1"><h3>The inbox cannot be reached</h3><p>Your answer was not sent. Try again in a while.</p></div>'; box.firstChild.focus(); }
+    if (box) {
+      box.replaceChildren(notice("summary", "h3", "The inbox cannot be reached", "Your answer was not sent. Try again in a while."));
+      box.firstChild.focus();
+    }
   }
   form.removeAttribute("aria-busy");
 }
@@ -247,6 +272,8 @@ document.addEventListener("focusout", (event) => {
   if (field && !field.contains(event.relatedTarget) && event.target.value) check(field);
 });
 document.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-answer]");
+  if (form) form.dataset.typed = "";
   const field = event.target.closest("form[data-answer] .field.wrong");
   if (field) check(field);
 });
