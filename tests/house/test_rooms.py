@@ -38,7 +38,7 @@ ROOMS = [
         "_negotiating",
     },
     {"server", "client", "_replaying"},
-    {"testing", "sync"},
+    {"testing", "sync", "inbox"},
     {"cli"},
     {"__init__"},
 ]
