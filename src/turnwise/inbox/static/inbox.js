@@ -200,7 +200,7 @@ async function send(event) {
   if (button && button.name) body.append(button.name, button.value);
   form.setAttribute("aria-busy", "true");
   try {
-    const reply = await fetch(form.action, { method: "POST", body, headers: { "X-Part": "live" }, redirect: "manual" });
+    const reply = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "live" }, redirect: "manual" });
     if ([200, 409, 410, 422].includes(reply.status)) swap(await reply.text());
     else location.reload();
     if (!document.contains(form) || reply.status !== 200) focusFirst();
@@ -258,7 +258,7 @@ function filter(form) {
     clearTimeout(timer);
     timer = setTimeout(() => {
       const words = form.elements.q.value.trim();
-      history.replaceState(null, "", form.action.split("?")[0] + (words ? `?q=${encodeURIComponent(words)}` : ""));
+      history.replaceState(null, "", form.getAttribute("action") + (words ? `?q=${encodeURIComponent(words)}` : ""));
       look();
     }, 150);
   });
