@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_
 from tests.fleet.processes import Instance, environment
 from tests.inbox.browser.serving import ANN, PROGRAM
 from turnwise import Client, Pending
+from turnwise.inbox.carrying import CAPABILITIES
 
 HERE = Path(__file__).parent
 SCREENSHOTS = HERE.parents[2] / ".cache" / "screenshots"
@@ -58,7 +59,7 @@ class Office:
             return str(json.load(response)["id"])
 
     async def _begun(self, server: str, tool: str, arguments: dict[str, Any]) -> Pending:
-        async with Client(server) as client:
+        async with Client(server, capabilities=CAPABILITIES) as client:
             pending = await client.begin(tool, arguments)
             assert isinstance(pending, Pending)
             return pending
