@@ -19,9 +19,9 @@ from .desk import Inbox
 from .door import CSRF, PAGE_HEADERS, Door, Session, TooManyAttempts
 from .events import told_of
 from .forms import Fault, Typed
-from .model import ENDS, OPEN, Item, Page, TooLate, Wanted
+from .model import ENDS, OPEN, Item, Page, TooLate, Unreadable, Wanted
 from .questions import asked, first_answer, picked
-from .rendering import HERE, render
+from .rendering import BY_METHOD, HERE, render
 
 PART = "x-part"
 LARGEST_POST = 2 * 1024 * 1024
@@ -148,7 +148,13 @@ class Pages:
         except CallerError:
             raise Problem(400, "No such page", "The list does not go on from there.") from None
         further = urlencode({**({"q": q} if q else {}), "after": page.after or ""})
-        facts = {"page": page, "q": q, "here": here, "further": further, "tell": _counted(page, here, q)}
+        facts: dict[str, Any] = {
+            "page": page,
+            "q": q,
+            "here": here,
+            "further": further,
+            "tell": _counted(page, here, q),
+        }
         template = "lines.html" if _is_part(request) else "list.html"
         return _html(request, template, session, **facts)
 
@@ -159,9 +165,10 @@ class Pages:
         try:
             return await self._inbox.get(request.path_params["item_id"])
         except UnknownPending:
-            raise Problem(
-                404, "Not here any more", "There is no such call: it ended long ago, or never was here."
-            ) from None
+            gone = "There is no such call: it ended long ago, or never was here."
+            raise Problem(404, "Not here any more", gone) from None
+        except Unreadable:
+            raise Problem(500, "Not readable", "It is sealed under a key that this inbox does not have.") from None
 
     async def _events(self, request: Request, session: Session) -> Response:
         async def lines() -> AsyncIterator[str]:
@@ -239,7 +246,7 @@ def _told(item: Item, questions: int) -> str:
     """What a screen reader says when the item has changed."""
     if item.status == "waiting":
         many = "A question" if questions == 1 else f"{questions} questions"
-        return f"Round {item.round + 1}. {many} for you: {item.headline}"
+        return f"Round {item.round + 1}. {many} for you: {BY_METHOD.get(item.headline, item.headline)}"
     ends = {"going": "All is answered. The call goes on.", "done": "Done.", "failed": "The call failed."}
     return ends.get(item.status, "The call expired.")
 
