@@ -14,7 +14,7 @@ ROOMS = [
     {"_sealed", "_budgets", "_guards", "_shedding", "_sqlite", "_postgres"},
     {"_ledger"},
     {"_bus", "_templates", "_schemas", "_sessions", "_terms"},
-    {"_rounds"},
+    {"_rounds", "_fields"},
     {"_driver", "_calling", "_eager"},
     {"_binding"},
     {"_steps", "_resolving"},

@@ -32,7 +32,7 @@ MOST_CLIENTS = 64
 LOOK_SECONDS = 5.0
 """A task that waits for a person is looked at no more often."""
 LONGEST_TEXT = 2000
-CAPABILITIES: Mapping[str, Any] = {"sampling": {}}
+CAPABILITIES: Mapping[str, Any] = {"sampling": {}, "roots": {}}
 """What a person can answer besides forms and pages."""
 
 
