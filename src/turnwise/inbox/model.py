@@ -32,6 +32,14 @@ class TooLate(AlreadyAnswered):
         super().__init__(item_id, what)
 
 
+class Misfits(InvalidAnswer):
+    """Answers that do not fit their questions: `reasons` by key."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(*next(iter(self.reasons.items())))
+
+
 class Unreadable(CallerError):
     """An item that is sealed under a key that this inbox does not have, or that was tampered with."""
 
@@ -111,19 +119,16 @@ class Item:
         return _in_a_line(self.given[-1].request) if self.given else ""
 
     def answered(self, answers: Mapping[str, Any], *, round: int, by: str, now: float, delay: float = 0.0) -> "Item":
-        """The same with these answers. TooLate where somebody was first; InvalidAnswer, and nothing changed, where one
-        does not fit its question. Once all is answered it is due, after `delay` seconds.
+        """The same with these answers. TooLate where somebody was first; Misfits, and nothing changed, where one does
+        not fit its question. Once all is answered it is due, after `delay` seconds.
         """
         self._check_time(round, now)
         pending = self.pending
-        for key in answers:
-            if key not in pending.requests:
-                raise InvalidAnswer(key, f"this is not asked; what is asked: {', '.join(pending.requests)}")
-            if key in pending.answers:
-                raise self._too_late(key, round)
+        if taken := [key for key in answers if key in pending.answers]:
+            raise self._too_late(taken[0], round)
         if not answers:
             raise CallerError("nothing is answered: give an answer to at least one question")
-        checked = {key: checked_answer(key, pending.requests[key], answer) for key, answer in answers.items()}
+        checked = self._checked(answers)
         said = [
             Earlier(key=key, request=pending.requests[key], answer=answer, by=by, at=now, round=round)
             for key, answer in checked.items()
@@ -141,6 +146,20 @@ class Item:
         return replace(
             self, status=status, changed=now, due=None, note=None, pending=pending, authorization=None, **facts
         )
+
+    def _checked(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        checked, reasons = {}, {}
+        for key, answer in answers.items():
+            if key not in self.pending.requests:
+                reasons[key] = f"this is not asked; what is asked: {', '.join(self.pending.requests)}"
+                continue
+            try:
+                checked[key] = checked_answer(key, self.pending.requests[key], answer)
+            except InvalidAnswer as error:
+                reasons[key] = error.reason
+        if reasons:
+            raise Misfits(reasons)
+        return checked
 
     def _check_time(self, round: int, now: float) -> None:
         if self.is_over:
