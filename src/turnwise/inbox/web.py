@@ -27,6 +27,7 @@ PART = "x-part"
 LARGEST_POST = 2 * 1024 * 1024
 MOST_CONTROLS = 2000
 MOST_WORDS = 200
+PATIENCE = 1.0
 WORDS = {"waiting": "Waiting", "going": "Going on", "done": "Done", "failed": "Failed", "expired": "Expired"}
 
 Entered = Callable[["Pages", Request, Session], Awaitable[Response]]
@@ -42,11 +43,12 @@ class Problem(Exception):
 
 
 class Pages:
-    """The pages of one inbox, behind one door."""
+    """The pages of one inbox, behind one door. After a plain post, what comes next is waited for so many seconds."""
 
-    def __init__(self, inbox: Inbox, door: Door) -> None:
+    def __init__(self, inbox: Inbox, door: Door, *, patience: float = PATIENCE) -> None:
         self._inbox = inbox
         self._door = door
+        self._patience = patience
 
     @property
     def routes(self) -> list[Any]:
@@ -195,7 +197,7 @@ class Pages:
                 faults = [Fault(question.control("actions"), "The answer", f"does not fit: {error.reason}")]
         if faults:
             return _item_page(request, session, item, 422, typed=typed, faults=faults, picked=mark)
-        return _done(request, session, item)
+        return await self._done(request, session, item)
 
     async def _withdraw(self, request: Request, session: Session, typed: Typed) -> Response:
         item = await self._found(request)
@@ -203,7 +205,14 @@ class Pages:
             item = await self._inbox.withdraw(item.id, by=session.name)
         except TooLate:
             return _late_page(request, session, await self._found(request), "")
-        return _done(request, session, item)
+        return await self._done(request, session, item)
+
+    async def _done(self, request: Request, session: Session, item: Item) -> Response:
+        if _is_part(request):
+            return _item_page(request, session, item)
+        if item.status == "going" and self._patience:
+            await self._inbox.changed_from(item.id, item.revision, self._patience)
+        return RedirectResponse(f"{_base(request)}/items/{item.id}", 303)
 
 
 def problem_page(request: Request, status: int, heading: str, text: str) -> Response:
@@ -226,12 +235,6 @@ def _late_page(request: Request, session: Session, item: Item, mark: str) -> Res
     else:
         notice = {"heading": "This question is no longer asked", "text": "What you have sent was not used."}
     return _item_page(request, session, item, 409, notice=notice)
-
-
-def _done(request: Request, session: Session, item: Item) -> Response:
-    if _is_part(request):
-        return _item_page(request, session, item)
-    return RedirectResponse(f"{_base(request)}/items/{item.id}", 303)
 
 
 def _item_page(request: Request, session: Session, item: Item, status: int = 200, **more: Any) -> Response:

@@ -4,7 +4,9 @@ import asyncio
 import sys
 from typing import Any
 
-from turnwise import Context, MCPServer
+from mcp_types import ElicitRequest, ElicitRequestFormParams
+
+from turnwise import Context, InputRequiredResult, MCPServer
 
 EVERY_KIND: dict[str, Any] = {
     "type": "object",
@@ -84,6 +86,20 @@ async def every_kind(ctx: Context) -> str:
 async def hostile(ctx: Context, size: int = 0) -> str:
     message = f"{SCRIPT}{TURNED}\n{LOOKALIKE}{'long ' * (size // 5)}"
     return repr((await ctx.session.elicit_form(message, HOSTILE, key="bad")).action)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "string"}
+    for _ in range(depth):
+        part = {"type": "object", "properties": {"x": part}}
+    return part
+
+
+@server.tool()
+async def deep(depth: int, then: int, ctx: Context) -> str | InputRequiredResult:
+    asked = nested(then if ctx.input_responses else depth)
+    params = ElicitRequestFormParams(message="How deep?", requested_schema=asked)
+    return InputRequiredResult(input_requests={"deep": ElicitRequest(params=params)}, request_state=f"{depth} seen")
 
 
 @server.tool()
