@@ -95,9 +95,7 @@ class WaitQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     wait: Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")] = 0.0
-    revision: Annotated[int | SkipJsonSchema[None], Field(ge=0, le=1 << 53, description="What is known already.")] = (
-        None
-    )
+    revision: Annotated[int, Field(ge=0, le=1 << 53, description="What is known already; nothing is with 0.")] = 0
 
 
 class EarlierView(BaseModel):
