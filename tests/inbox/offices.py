@@ -1,16 +1,21 @@
 """What the tests of the inbox share: a server that asks, calls of it, and an inbox over a store of their own."""
 
 import asyncio
+import json
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import aiohttp
 from pydantic import BaseModel, Field
 
 from tests.wires.serving import serving
 from turnwise import AcceptedElicitation, Client, Context, MCPServer, Pending, RequestStateSecurity
+from turnwise.inbox.app import create_app
 from turnwise.inbox.desk import Inbox
+from turnwise.inbox.door import Door
 from turnwise.inbox.model import Item
 from turnwise.inbox.sqlite import SQLiteInboxStore
 from turnwise.inbox.working import WorkOptions
@@ -21,6 +26,7 @@ PATIENCE = 20.0
 KEY = "a key of the inbox for tests, long enough"
 SECRET = "whsec_" + "c2VjcmV0IG9mIHRoZSBob29rcyBvZiB0aGlzIHRlc3Q="
 NOW = 1_700_000_000.0
+ANN, BOB = "ann-has-this-token-and-nobody-else", "bob-has-this-token-and-nobody-else"
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -142,3 +148,55 @@ def asks(key: str) -> Callable[[Item], bool]:
 
 def is_over(seen: Item) -> bool:
     return seen.is_over
+
+
+class Line(NamedTuple):
+    """A way to the API of an inbox that is served."""
+
+    url: str
+    inbox: Inbox
+
+    def call(self, method: str, path: str, body: Any = None, token: str | None = ANN, **options: Any) -> "Reply":
+        """One request, from outside."""
+
+        async def work() -> Reply:
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            headers |= options.pop("headers", {})
+            if body is not None and "data" not in options:
+                options["data"] = body if isinstance(body, bytes) else json.dumps(body)
+                headers.setdefault("Content-Type", "application/json")
+            async with (
+                aiohttp.ClientSession() as session,
+                session.request(method, f"{self.url}/api/v1{path}", headers=headers, **options) as response,
+            ):
+                text = await response.read()
+                return Reply(response.status, json.loads(text) if text else None, dict(response.headers))
+
+        return run(work())
+
+    def follow(self, item_id: str, is_so: Callable[[Any], bool]) -> Any:
+        """An item, by long polls, as soon as it is as it should be."""
+        revision, ends = 0, time.monotonic() + PATIENCE
+        while time.monotonic() < ends:
+            seen = self.call("GET", f"/items/{item_id}?wait=10&revision={revision}").body
+            if is_so(seen):
+                return seen
+            revision = seen["revision"]
+        raise AssertionError(f"it did not come to that: {seen}")
+
+
+class Reply(NamedTuple):
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+
+@contextmanager
+def serving_inbox(path: Path, **options: Any) -> Iterator[Line]:
+    """An inbox with its pages and its API, in a thread of this process."""
+    store = SQLiteInboxStore(path, [KEY])
+    work = WorkOptions(**{"claim_seconds": 5.0, **options.pop("work", {})})
+    inbox = Inbox(store, hook_secrets=[SECRET], work=work, **options)
+    app = create_app(inbox, Door({ANN: "ann", BOB: "bob"}, store))
+    with serving(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=1) as port:
+        yield Line(f"http://127.0.0.1:{port}", inbox)

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .._following import TaskInHand
@@ -25,14 +26,13 @@ from .._version import __version__
 from ..errors import AlreadyAnswered, CallerError, UnknownPending
 from .desk import Inbox
 from .door import API_HEADERS, Door, TooManyAttempts
-from .model import WHO, Misfits, Status, TooLate, Unreadable, Wanted
-from .paging import MOST
-from .views import Answers, HandOverCall, HandOverTask, ItemView, PageView, Problem
+from .model import Misfits, TooLate, Unreadable, Wanted
+from .views import Answers, HandOverCall, HandOverTask, ItemView, ListQuery, PageView, Problem, WaitQuery
 
 PREFIX = "/api/v1"
 LARGEST_BODY = 1024 * 1024
-LONGEST_WAIT = 60.0
 MOST_WORDS = 20
+UNFIT = "The request is not as the API is described: see errors."
 PROBLEM = "application/problem+json"
 
 ItemId = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
@@ -76,6 +76,16 @@ class _Reply(JSONResponse):
 
 def create_api(inbox: Inbox, door: Door) -> ASGIApp:
     """The API of an inbox. Somebody else has to run the inbox."""
+    return _Guarded(_made(inbox, door), door)
+
+
+def describe() -> dict[str, Any]:
+    """What the API is like, as OpenAPI, without an inbox."""
+    nobody: Any = None
+    return _made(nobody, nobody).openapi()
+
+
+def _made(inbox: Inbox, door: Door) -> FastAPI:
     app = FastAPI(
         title="Turnwise inbox",
         version=__version__,
@@ -87,9 +97,10 @@ def create_api(inbox: Inbox, door: Door) -> ASGIApp:
         redirect_slashes=False,
     )
     app.include_router(_routes(inbox, door))
+    app.openapi = _described(app.openapi)  # type: ignore[method-assign] # as FastAPI's own guide has it
     for kind in (RequestValidationError, HTTPException, CallerError):
         app.add_exception_handler(kind, _refused)
-    return _Guarded(app, door)
+    return app
 
 
 def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -98,6 +109,21 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         status: {"description": _WORDS[status], "model": Problem, "content": {PROBLEM: {"schema": schema}}}
         for status in (*statuses, 401, 421, 429, 503)
     }
+
+
+def _described(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """The description of the API, in which what is refused is a problem and nothing else."""
+
+    def described() -> dict[str, Any]:
+        found = describe()
+        for operations in found["paths"].values():
+            for operation in operations.values():
+                for status, response in operation["responses"].items():
+                    if status >= "400":
+                        response["content"].pop("application/json", None)
+        return found
+
+    return described
 
 
 def _routes(inbox: Inbox, door: Door) -> APIRouter:
@@ -130,30 +156,18 @@ def _routes(inbox: Inbox, door: Door) -> APIRouter:
         return ItemView.of(item, inbox.page_of(item.id))
 
     @router.get("/items", responses=_problems(422))
-    async def list_items(
-        name: known,
-        status: Annotated[list[Status] | None, Query(description="Which; what has not ended unless given.")] = None,
-        q: Annotated[str, Query(max_length=500, description="Words in server, target, caller or question.")] = "",
-        caller: Annotated[str | None, Query(max_length=WHO)] = None,
-        after: Annotated[str | None, Query(max_length=500, description="From the page before.")] = None,
-        limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
-    ) -> PageView:
+    async def list_items(query: Annotated[ListQuery, Query()], name: known) -> PageView:
         """List items: what waits, oldest question first; with ended ones, what changed last comes first."""
-        statuses = tuple(dict.fromkeys(status)) if status else Wanted().statuses
-        wanted = Wanted(statuses, q.split()[:MOST_WORDS], caller)
-        return PageView.of(await inbox.page(wanted, after=after, most=limit))
+        statuses = tuple(dict.fromkeys(query.status)) or Wanted().statuses
+        wanted = Wanted(statuses, query.q.split()[:MOST_WORDS], query.caller)
+        return PageView.of(await inbox.page(wanted, after=query.after, most=query.limit))
 
     @router.get("/items/{item_id}", responses=_problems(404, 422))
-    async def get_item(
-        item_id: ItemId,
-        name: known,
-        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")] = 0.0,
-        revision: Annotated[int | None, Query(ge=0, le=1 << 53, description="What is known already.")] = None,
-    ) -> ItemView:
+    async def get_item(item_id: ItemId, query: Annotated[WaitQuery, Query()], name: known) -> ItemView:
         """Look at an item. With `wait` and `revision`, as soon as it has another revision, or has ended."""
         item = await inbox.get(item_id)
-        if wait and revision in (None, item.revision) and not item.is_over:
-            item = await inbox.changed_from(item_id, item.revision, wait)
+        if query.wait and query.revision == item.revision and not item.is_over:
+            item = await inbox.changed_from(item_id, item.revision, query.wait)
         return ItemView.of(item, inbox.page_of(item.id))
 
     @router.post("/items/{item_id}/answers", responses=_problems(400, 404, 409, 413, 422))
@@ -173,20 +187,28 @@ def _routes(inbox: Inbox, door: Door) -> APIRouter:
 _SAME: dict[str, Any] = {"description": "It was handed over before.", "model": ItemView}
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     """Any refusal, as a problem."""
     status, detail, more = _told(error)
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if status == 405:
+        headers["Allow"] = ", ".join(_allowed(request))
     if isinstance(error, TooManyAttempts):
         headers["Retry-After"] = str(error.after)
     return _problem(status, detail, headers, **more)
+
+
+def _allowed(request: Request) -> list[str]:
+    """All methods of a path: each route knows only its own."""
+    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
 
 
 def _told(error: Exception) -> tuple[int, str, dict[str, Any]]:
     """The status, the words and the facts of a refusal."""
     match error:
         case RequestValidationError():
-            return 422, "The request does not fit: see errors.", {"errors": _places(error)}
+            return 422, UNFIT, {"errors": _places(error)}
         case HTTPException():
             return error.status_code, str(error.detail), {}
         case UnknownPending():

@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .api import create_api
@@ -40,6 +39,21 @@ class _Headers:
         await self._app(scope, receive, send_on)
 
 
+class _Beside:
+    """The API under its prefix; all else is for the pages. A path may have anything in it, line breaks too."""
+
+    def __init__(self, app: ASGIApp, api: ASGIApp) -> None:
+        self._app = app
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        root = scope.get("root_path", "") + API
+        if scope["type"] == "http" and scope["path"].startswith((f"{root}/", f"{API}/")):
+            await self._api({**scope, "root_path": root}, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 async def _said(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     return problem_page(request, status, *_SAID.get(status, ("That went wrong", "The inbox has logged why.")))
@@ -56,6 +70,7 @@ def create_app(inbox: Inbox, door: Door, *, patience: float = PATIENCE) -> Starl
         async with inbox.run():
             yield
 
-    routes = [Mount(API, create_api(inbox, door)), *Pages(inbox, door, patience=patience).routes]
+    routes = Pages(inbox, door, patience=patience).routes
     handlers = {404: _said, 405: _said, 500: _said}
-    return Starlette(routes=routes, lifespan=life, middleware=[Middleware(_Headers)], exception_handlers=handlers)
+    middleware = [Middleware(_Beside, api=create_api(inbox, door)), Middleware(_Headers)]
+    return Starlette(routes=routes, lifespan=life, middleware=middleware, exception_handlers=handlers)

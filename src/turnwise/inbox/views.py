@@ -2,14 +2,22 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
 
 from .desk import LONGEST, LONGEST_AUTHORIZATION
 from .hooks import LONGEST_URL
 from .model import WHO, Item, Line, Page, Status
+from .paging import MOST
 
 MOST_ANSWERS = 1000
+LONGEST_WAIT = 60.0
 Json = dict[str, JsonValue]
+
+
+def _whole(value: Any) -> Any:
+    """A number that JSON calls whole, however it is written."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class _Taken(BaseModel):
@@ -54,7 +62,11 @@ class HandOverTask(_Terms):
 class Answers(_Taken):
     """Answers to some or all questions of a round."""
 
-    round: Annotated[int, Field(ge=0, le=1 << 53, description="The round that they answer, as the item says it.")]
+    round: Annotated[
+        int,
+        Field(ge=0, le=1 << 53, description="The round that they answer, as the item says it."),
+        BeforeValidator(_whole),
+    ]
     answers: Annotated[
         dict[str, Json],
         Field(
@@ -63,6 +75,27 @@ class Answers(_Taken):
             description="By key. To a form: an action (accept, decline or cancel) and its content.",
         ),
     ]
+
+
+class ListQuery(BaseModel):
+    """Which items, and from where on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Annotated[list[Status], Field(description="Which; what has not ended unless given.")] = []
+    q: Annotated[str, Field(max_length=500, description="Words in server, target, caller or question.")] = ""
+    caller: Annotated[str, Field(max_length=WHO)] | SkipJsonSchema[None] = None
+    after: Annotated[str, Field(max_length=500, description="From the page before.")] | SkipJsonSchema[None] = None
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 50
+
+
+class WaitQuery(BaseModel):
+    """For how long to wait, and for what."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait: Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")] = 0.0
+    revision: Annotated[int, Field(ge=0, le=1 << 53, description="What is known already; nothing is with 0.")] = 0
 
 
 class EarlierView(BaseModel):
