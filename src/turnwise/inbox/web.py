@@ -250,7 +250,8 @@ def _told(item: Item, questions: int) -> str:
     if item.status == "waiting":
         many = "A question" if questions == 1 else f"{questions} questions"
         return f"Round {item.round + 1}. {many} for you: {BY_METHOD.get(item.headline, item.headline)}"
-    ends = {"going": "All is answered. The call goes on.", "done": "Done.", "failed": "The call failed."}
+    going = "The task is under way." if item.task else "All is answered. The call goes on."
+    ends = {"going": going, "done": "Done.", "failed": "The call failed."}
     return ends.get(item.status, "The call expired.")
 
 

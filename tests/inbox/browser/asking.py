@@ -2,11 +2,13 @@
 
 import asyncio
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from mcp_types import ElicitRequest, ElicitRequestFormParams
 
-from turnwise import Context, InputRequiredResult, MCPServer
+from turnwise import Context, InputRequiredResult, MCPServer, TaskOptions
 
 EVERY_KIND: dict[str, Any] = {
     "type": "object",
@@ -68,7 +70,7 @@ LOOKALIKE = """Turnwise inbox
 [ Sign in again ]  Your session has expired.
 <form action="/login"><input name="token"><button class="primary">Sign in</button></form>"""
 
-server = MCPServer("asking")
+server = MCPServer("asking", tasks=TaskOptions(poll=0.1))
 
 
 @server.tool()
@@ -116,6 +118,20 @@ async def complete(ctx: Context, text: str) -> str:
 @server.tool()
 async def folders(ctx: Context) -> str:
     return ", ".join(f"{root.uri} {root.name or '-'}" for root in await ctx.roots(key="roots"))
+
+
+def opened(gate: Path) -> None:
+    while not gate.exists():
+        time.sleep(0.05)
+
+
+@server.tool(task="always")
+async def report(gate: str, ctx: Context) -> str:
+    """Ask as soon as there is a file of this name."""
+    await ctx.report(f"gathering {SCRIPT}")
+    await asyncio.to_thread(opened, Path(gate))
+    answer = await ctx.elicit("A title for the report?", str, key="title")
+    return f"{answer.data}: all is well" if answer.action == "accept" else answer.action
 
 
 @server.tool()

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_
 from tests.fleet.processes import Instance, environment
 from tests.inbox.browser.serving import ANN, PROGRAM
 from tests.interop.conftest import npm_installed
-from turnwise import Client, Pending
+from turnwise import Client, Pending, TaskInHand
 from turnwise.inbox.carrying import CAPABILITIES
 
 HERE = Path(__file__).parent
@@ -49,21 +49,22 @@ class Office:
         with ThreadPoolExecutor(1) as elsewhere:  # Playwright has a loop of its own in this thread.
             return self.lay_in(elsewhere.submit(asyncio.run, begun).result(), **more)
 
-    def lay_in(self, pending: Pending, **more: Any) -> str:
-        """Hand over a call that was put down."""
-        if pending.state:
-            self.states.add(pending.state)
-        body = json.dumps({"pending": json.loads(pending.to_json()), "caller": "nightly build", **more}).encode()
+    def lay_in(self, call: Pending | TaskInHand, **more: Any) -> str:
+        """Hand over a call that was put down, or a task."""
+        if isinstance(call, Pending) and call.state:
+            self.states.add(call.state)
+        kind = "pending" if isinstance(call, Pending) else "task"
+        body = json.dumps({kind: json.loads(call.to_json()), "caller": "nightly build", **more}).encode()
         headers = {"Authorization": f"Bearer {PROGRAM}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/api/v1/items", body, headers)
         with urllib.request.urlopen(request, timeout=10) as response:
             return str(json.load(response)["id"])
 
-    async def _begun(self, server: str, tool: str, arguments: dict[str, Any]) -> Pending:
+    async def _begun(self, server: str, tool: str, arguments: dict[str, Any]) -> Pending | TaskInHand:
         async with Client(server, capabilities=CAPABILITIES) as client:
-            pending = await client.begin(tool, arguments)
-            assert isinstance(pending, Pending)
-            return pending
+            begun = await client.begin(tool, arguments)
+            assert isinstance(begun, Pending | TaskInHand)
+            return begun
 
 
 @pytest.fixture(scope="session")

@@ -1,16 +1,13 @@
 """The inbox's pages in a real browser: every kind of question, people at a keyboard, on a phone, and two at once."""
 
 import re
-from typing import Any
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.inbox.browser.conftest import Enter, Office, Shoot
 from tests.inbox.browser.serving import ANN, BOB
-
-WIDE = {"width": 1200, "height": 800}
-PHONE = {"width": 320, "height": 640}
 
 
 def send(page: Page, name: str = "Send answer") -> None:
@@ -222,6 +219,19 @@ def test_folders_are_named_and_a_call_is_ended(office: Office, enter: Enter) -> 
     expect(page.get_by_text("withdrawn by ann")).to_be_visible()
 
 
+def test_a_task_is_followed_and_its_question_appears(
+    office: Office, enter: Enter, shoot: Shoot, tmp_path: Path
+) -> None:
+    page = enter(f"/items/{office.hand_over('report', {'gate': str(tmp_path / 'gate')})}")
+    expect(page.get_by_role("heading", name="The task is under way.")).to_be_visible()
+    expect(page.locator("[data-part=note]")).to_contain_text("gathering <script>")
+    shoot(page, "task")
+    (tmp_path / "gate").touch()
+    page.get_by_label("Value").fill("2026")
+    send(page)
+    assert result(page) == "2026: all is well"
+
+
 # People
 
 
@@ -382,86 +392,3 @@ def test_schemas_without_a_bottom_are_shown_raw_or_end_the_call(office: Office, 
     send(page, "Decline")
     expect(page.get_by_role("heading", name="It failed")).to_be_visible()
     expect(page.locator("[data-part=result]")).to_contain_text("recursion limit")
-
-
-# Eyes and hands
-
-PAGES: dict[str, tuple[str, dict[str, Any]]] = {
-    "greet": ("greet", {"who": "the cat"}),
-    "every kind": ("every_kind", {}),
-    "hostile": ("hostile", {"size": 1000}),
-    "page": ("visit", {"url": "https://pay.example@bücher.example/x"}),
-    "model": ("complete", {"text": "Name a colour"}),
-    "folders": ("folders", {}),
-    "three": ("three_at_once", {}),
-    "raw": ("deep", {"depth": 20, "then": 1}),
-}
-
-
-SHOT = ("list", "history", "greet", "every kind", "page", "model")
-
-
-@pytest.fixture(scope="module")
-def places(office: Office) -> dict[str, str]:
-    """Every kind of page."""
-    items = {name: f"/items/{office.hand_over(tool, arguments)}" for name, (tool, arguments) in PAGES.items()}
-    return {"list": "/", "history": "/history", "nothing found": "/?q=zzz", "not there": "/items/none", **items}
-
-
-def test_axe_finds_nothing_serious_in_light_or_dark(
-    places: dict[str, str], enter: Enter, shoot: Shoot, axe: str
-) -> None:
-    page = enter(viewport=WIDE)
-    findings = {"login": findings_of(enter("/login", token=""), axe)}
-    for name, place in places.items():
-        page.goto(place)
-        for button in page.get_by_role("button", name=re.compile("^Send")).all()[:1]:
-            button.click()
-        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        findings[name] = findings_of(page, axe)
-        if name in SHOT:
-            page.emulate_media(color_scheme="dark")
-            shoot(page, f"{name.replace(' ', '-')}-dark")
-            page.emulate_media(color_scheme="light")
-    assert {name: found for name, found in findings.items() if found} == {}
-
-
-def findings_of(page: Page, axe: str) -> list[str]:
-    """What axe finds: all in light, and colours once more in dark."""
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    page.emulate_media(color_scheme="dark")
-    found += page.evaluate("axe.run(document, {runOnly: ['color-contrast'], resultTypes: ['violations']})")[
-        "violations"
-    ]
-    page.emulate_media(color_scheme="light")
-    return [
-        f"{rule['id']}: {rule['help']} {node['html'][:200]}"
-        for rule in found
-        if rule["impact"] in ("moderate", "serious", "critical")
-        for node in rule["nodes"]
-    ]
-
-
-CONTROLS = "button, input:not([type=hidden]), select, textarea, summary, nav a, a.button, a.line"
-SMALL = f"""[...document.querySelectorAll('{CONTROLS}')]
-  .map((one) => one.matches('[type=radio], [type=checkbox]') ? one.closest('label') : one)
-  .filter((one) => one.offsetParent)
-  .filter((one) => Math.min(one.getBoundingClientRect().height, one.getBoundingClientRect().width) < 43.9)
-  .map((one) => one.outerHTML.slice(0, 120))"""
-
-
-def test_every_page_fits_a_phone_and_a_thumb(places: dict[str, str], enter: Enter, shoot: Shoot) -> None:
-    page = enter(viewport=PHONE, has_touch=True, is_mobile=True)
-    for name, place in places.items():
-        page.goto(place)
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
-        assert page.evaluate(SMALL) == [], name
-        if name in SHOT:
-            shoot(page, f"{name.replace(' ', '-')}-phone")
-
-
-def test_nothing_moves_for_who_wants_no_motion(office: Office, enter: Enter) -> None:
-    page = enter("/", reduced_motion="reduce")
-    name = "const one = document.createElement('i'); one.className = 'turning'; document.body.append(one);"
-    assert page.evaluate(f"() => {{ {name} return getComputedStyle(one).animationName }}") == "none"
