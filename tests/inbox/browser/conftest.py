@@ -142,11 +142,12 @@ Shoot = Callable[[Page, str], None]
 
 @pytest.fixture(scope="session")
 def shoot() -> Shoot:
-    """Keep a picture of a page."""
+    """Keep a picture of a page: of what is in sight, or with TURNWISE_SCREENSHOTS of all of it, which takes longer."""
+    is_whole = "TURNWISE_SCREENSHOTS" in os.environ
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     def shoot(page: Page, name: str) -> None:
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=is_whole)
 
     return shoot
 
