@@ -37,6 +37,7 @@ ROOMS = [
         "_listening",
         "_negotiating",
     },
+    {"_inboxing"},
     {"server", "client", "_replaying"},
     {"testing", "sync", "inbox"},
     {"cli"},

@@ -195,8 +195,8 @@ class Reply(NamedTuple):
 def serving_inbox(path: Path, **options: Any) -> Iterator[Line]:
     """An inbox with its pages and its API, in a thread of this process."""
     store = SQLiteInboxStore(path, [KEY])
-    work = WorkOptions(**{"claim_seconds": 5.0, **options.pop("work", {})})
+    work, port = WorkOptions(**{"claim_seconds": 5.0, **options.pop("work", {})}), options.pop("port", 0)
     inbox = Inbox(store, hook_secrets=[SECRET], work=work, **options)
     app = create_app(inbox, Door({ANN: "ann", BOB: "bob"}, store))
-    with serving(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=1) as port:
-        yield Line(f"http://127.0.0.1:{port}", inbox)
+    with serving(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=1, port=port) as found:
+        yield Line(f"http://127.0.0.1:{found}", inbox)

@@ -138,7 +138,29 @@ def _routes(inbox: Inbox, door: Door) -> APIRouter:
 
     router = APIRouter(route_class=_StrictRoute, tags=["items"], generate_unique_id_function=lambda route: route.name)
     known = Annotated[str, Depends(who)]
+    _add_looking(router, inbox, known)
+    _add_changing(router, inbox, known)
+    return router
 
+
+def _add_looking(router: APIRouter, inbox: Inbox, known: Any) -> None:
+    @router.get("/items", responses=_problems(422))
+    async def list_items(query: Annotated[ListQuery, Query()], name: known) -> PageView:
+        """List items: what waits, oldest question first; with ended ones, what changed last comes first."""
+        statuses = tuple(dict.fromkeys(query.status)) or Wanted().statuses
+        wanted = Wanted(statuses, query.q.split()[:MOST_WORDS], query.caller)
+        return PageView.of(await inbox.page(wanted, after=query.after, most=query.limit))
+
+    @router.get("/items/{item_id}", responses=_problems(404, 422))
+    async def get_item(item_id: ItemId, query: Annotated[WaitQuery, Query()], name: known) -> ItemView:
+        """Look at an item. With `wait` and `revision`, as soon as it has another revision, or has ended."""
+        item = await inbox.get(item_id)
+        if query.wait and query.revision == item.revision and not item.is_over:
+            item = await inbox.changed_from(item_id, item.revision, query.wait)
+        return ItemView.of(item, inbox.page_of(item.id))
+
+
+def _add_changing(router: APIRouter, inbox: Inbox, known: Any) -> None:
     @router.post("/items", status_code=201, responses={200: _SAME, **_problems(400, 409, 413, 422)})
     async def hand_over(body: HandOverCall | HandOverTask, response: Response, name: known) -> ItemView:
         """Hand over a call with its questions, or a task. Who does so twice gets the same item again."""
@@ -155,21 +177,6 @@ def _routes(inbox: Inbox, door: Door) -> APIRouter:
         response.headers["Location"] = f"{PREFIX}/items/{item.id}"
         return ItemView.of(item, inbox.page_of(item.id))
 
-    @router.get("/items", responses=_problems(422))
-    async def list_items(query: Annotated[ListQuery, Query()], name: known) -> PageView:
-        """List items: what waits, oldest question first; with ended ones, what changed last comes first."""
-        statuses = tuple(dict.fromkeys(query.status)) or Wanted().statuses
-        wanted = Wanted(statuses, query.q.split()[:MOST_WORDS], query.caller)
-        return PageView.of(await inbox.page(wanted, after=query.after, most=query.limit))
-
-    @router.get("/items/{item_id}", responses=_problems(404, 422))
-    async def get_item(item_id: ItemId, query: Annotated[WaitQuery, Query()], name: known) -> ItemView:
-        """Look at an item. With `wait` and `revision`, as soon as it has another revision, or has ended."""
-        item = await inbox.get(item_id)
-        if query.wait and query.revision == item.revision and not item.is_over:
-            item = await inbox.changed_from(item_id, item.revision, query.wait)
-        return ItemView.of(item, inbox.page_of(item.id))
-
     @router.post("/items/{item_id}/answers", responses=_problems(400, 404, 409, 413, 422))
     async def answer_item(item_id: ItemId, body: Answers, name: known) -> ItemView:
         """Answer questions of a round, all or some. The call goes on as soon as all are answered."""
@@ -180,8 +187,6 @@ def _routes(inbox: Inbox, door: Door) -> APIRouter:
     async def withdraw_item(item_id: ItemId, name: known) -> ItemView:
         """End an item without a result. Its server is not told."""
         return ItemView.of(await inbox.withdraw(item_id, by=name), inbox.page_of(item_id))
-
-    return router
 
 
 _SAME: dict[str, Any] = {"description": "It was handed over before.", "model": ItemView}

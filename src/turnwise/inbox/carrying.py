@@ -16,8 +16,9 @@ from .._pending import Pending
 from ..client import Client
 from ..dialects.answering import check_question
 from ..dialects.asking import wire_dict
+from ..dialects.calling import PEOPLE
 from ..dialects.tasking_client import TaskStatus
-from ..errors import ConnectionLost, DeadlineExceeded, PeerError, TurnwiseError, UnexpectedStatus
+from ..errors import ConnectionLost, DeadlineExceeded, MCPError, PeerError, TurnwiseError, UnexpectedStatus
 from ..transports.http import HTTP
 from .model import Item
 
@@ -32,8 +33,6 @@ MOST_CLIENTS = 64
 LOOK_SECONDS = 5.0
 """A task that waits for a person is looked at no more often."""
 LONGEST_TEXT = 2000
-CAPABILITIES: Mapping[str, Any] = {"sampling": {}, "roots": {}}
-"""What a person can answer besides forms and pages."""
 
 
 class Away(Exception):
@@ -107,7 +106,7 @@ class Clients:
 def _client(server: str, authorization: str | None) -> Client:
     return Client(
         channel(server, authorization),
-        capabilities=CAPABILITIES,
+        capabilities=PEOPLE,
         input_required_max_rounds=MAX_ROUNDS,
         read_timeout_seconds=REQUEST_SECONDS,
         cache=False,
@@ -130,8 +129,10 @@ async def carried_on(clients: Clients, item: Item) -> Item | float:
         if _is_passing(error):
             raise Away(_said(error)) from error
         if isinstance(error, UnexpectedStatus) and error.status in (401, 403):
-            return _failed(item, f"the server does not take these credentials: {_said(error)}")
-        return _failed(item, _said(error))
+            refused = f"the server does not take these credentials: {_said(error)}"
+            return item.ended("failed", time.time(), error=refused)
+        code = error.code if isinstance(error, MCPError) and type(error.code) is int else None
+        return item.ended("failed", time.time(), error=_said(error), code=code)
 
 
 async def _resumed(client: Client, item: Item) -> Item:
@@ -200,12 +201,9 @@ def _asked(item: Item, seen: TaskStatus) -> dict[str, Any]:
 def _over(item: Item, seen: TaskStatus, now: float) -> Item:
     if seen.result is not None:
         return item.ended("done", now, result=seen.result)
-    words = seen.error.get("message") if seen.error is not None else None
-    return item.ended("failed", now, error=_text(str(words or seen.message or f"the task is {seen.status}")))
-
-
-def _failed(item: Item, words: str) -> Item:
-    return item.ended("failed", time.time(), error=words)
+    fault = seen.error or {}
+    words = str(fault.get("message") or seen.message or f"the task is {seen.status}")
+    return item.ended("failed", now, error=_text(words), code=fault.get("code"))
 
 
 def _is_passing(error: TurnwiseError) -> bool:

@@ -78,6 +78,8 @@ class Item:
     """How far a task has come, or why a call did not go on and will be tried again."""
     result: Mapping[str, Any] | None = field(default=None, repr=False)
     error: str | None = None
+    code: int | None = None
+    """The code of the error, where it is one of the protocol."""
     came: float
     """When it was handed over."""
     until: float | None = None

@@ -127,6 +127,7 @@ class ItemView(BaseModel):
     note: str | None
     result: Annotated[dict[str, Any] | None, Field(description="The result, when it is done.")]
     error: str | None
+    code: Annotated[int | None, Field(description="The code of the error, where it is one of the protocol.")]
     came: float
     asked: float
     until: float | None
@@ -163,6 +164,7 @@ class ItemView(BaseModel):
             note=item.note,
             result=None if item.result is None else dict(item.result),
             error=item.error,
+            code=item.code,
             came=item.came,
             asked=pending.asked,
             until=item.until,
