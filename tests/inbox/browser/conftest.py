@@ -19,7 +19,7 @@ from tests.fleet.processes import Instance, environment
 from tests.inbox.browser.serving import ANN, PROGRAM
 from tests.interop.conftest import npm_installed
 from turnwise import Client, Pending, TaskInHand
-from turnwise.inbox.carrying import CAPABILITIES
+from turnwise.dialects.calling import PEOPLE
 
 HERE = Path(__file__).parent
 SCREENSHOTS = HERE.parents[2] / ".cache" / "screenshots"
@@ -61,7 +61,7 @@ class Office:
             return str(json.load(response)["id"])
 
     async def _begun(self, server: str, tool: str, arguments: dict[str, Any]) -> Pending | TaskInHand:
-        async with Client(server, capabilities=CAPABILITIES) as client:
+        async with Client(server, capabilities=PEOPLE) as client:
             begun = await client.begin(tool, arguments)
             assert isinstance(begun, Pending | TaskInHand)
             return begun
