@@ -191,7 +191,8 @@ def test_what_was_typed_is_shown_again_in_place_of_a_default() -> None:
 
 
 def test_names_of_controls_are_ours() -> None:
-    made = form(**{'"><script>': {"type": "string"}, "b": {"type": "boolean"}})
+    fields: Any = {'"><script>': {"type": "string"}, "b": {"type": "boolean"}}
+    made = form(**fields)
     assert [one.control for one in made.fields] == ["0", "1"]
     assert made.fields[0].title == '"><script>'
 

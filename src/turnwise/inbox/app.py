@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .api import create_api
 from .desk import Inbox
 from .door import PAGE_HEADERS, Door
-from .web import Pages, problem_page
+from .web import PATIENCE, Pages, problem_page
 
 API = "/api/v1"
 _SAID = {404: ("Nothing is here", "The address leads nowhere."), 405: ("Not in this way", "Open the page again.")}
@@ -30,6 +30,8 @@ class _Headers:
         async def send_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if "etag" in headers:  # A file: the browser may keep it, and asks whether it is still the same.
+                    headers.setdefault("cache-control", "no-cache")
                 for name, value in PAGE_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -57,15 +59,18 @@ async def _said(request: Request, error: Exception) -> Response:
     return problem_page(request, status, *_SAID.get(status, ("That went wrong", "The inbox has logged why.")))
 
 
-def create_app(inbox: Inbox, door: Door) -> Starlette:
-    """An application that serves an inbox. Its work runs for as long as the application does."""
+def create_app(inbox: Inbox, door: Door, *, patience: float = PATIENCE) -> Starlette:
+    """An application that serves an inbox. Its work runs for as long as the application does.
+
+    Browsers without a script see what comes of an answer if it comes within `patience` seconds; others see it anyway.
+    """
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         async with inbox.run():
             yield
 
-    routes = Pages(inbox, door).routes
+    routes = Pages(inbox, door, patience=patience).routes
     handlers = {404: _said, 405: _said, 500: _said}
     middleware = [Middleware(_Beside, api=create_api(inbox, door)), Middleware(_Headers)]
     return Starlette(routes=routes, lifespan=life, middleware=middleware, exception_handlers=handlers)

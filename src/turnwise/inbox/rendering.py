@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from ..dialects.words import ROOTS, SAMPLE
 from .forms import ZONES
 from .questions import pretty
 
@@ -34,7 +35,16 @@ HEADS = {
     "roots": "Folders to name",
     "raw": "A question that cannot be shown as a form",
 }
+INTROS = {
+    "form": "",
+    "page": "The server wants you to visit a page. Nothing is opened until you do it.",
+    "sample": "The server wants a model to reply to this. Nothing is sent until you do it.",
+    "roots": "The server wants to know which folders you work in.",
+    "raw": "This is how it came.",
+}
 ACCEPTS = {"form": "Send answer", "page": "I agree", "sample": "Send reply", "roots": "Send folders"}
+BY_METHOD = {SAMPLE: HEADS["sample"], ROOTS: HEADS["roots"]}
+"""What stands for questions that have no words."""
 KINDS = {"tools/call": "Tool", "prompts/get": "Prompt", "resources/read": "Resource"}
 _UNITS = ((86400, "day", "days"), (3600, "hour", "hours"), (60, "minute", "minutes"))
 
@@ -131,7 +141,7 @@ def _spoken(part: Any) -> tuple[str, str]:
     if part.get("type") == "text":
         return "text", str(part.get("text", ""))
     if part.get("type") in ("image", "audio"):
-        size = len(str(part.get("data", ""))) * 3 // 4
+        size = len(str(part.get("data", "")).rstrip("=")) * 3 // 4
         return "media", f"{part['type']}, {part.get('mimeType', 'of no named type')}, {size:,} bytes, not shown here"
     return "raw", pretty(part)
 
@@ -144,7 +154,7 @@ def templates() -> Environment:
     made.filters.update(
         shown=shown, line=line, folded=folded, moment=moment, host=host, pretty=pretty, spoken=spoken, blocks=blocks
     )
-    made.globals.update(heads=HEADS, accepts=ACCEPTS, kinds=KINDS, zones=ZONES)
+    made.globals.update(heads=HEADS, intros=INTROS, by_method=BY_METHOD, accepts=ACCEPTS, kinds=KINDS, zones=ZONES)
     return made
 
 

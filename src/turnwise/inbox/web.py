@@ -19,14 +19,15 @@ from .desk import Inbox
 from .door import CSRF, PAGE_HEADERS, Door, Session, TooManyAttempts
 from .events import told_of
 from .forms import Fault, Typed
-from .model import ENDS, OPEN, Item, Page, TooLate, Wanted
+from .model import ENDS, OPEN, Item, Page, TooLate, Unreadable, Wanted
 from .questions import asked, first_answer, picked
-from .rendering import HERE, render
+from .rendering import BY_METHOD, HERE, render
 
 PART = "x-part"
 LARGEST_POST = 2 * 1024 * 1024
 MOST_CONTROLS = 2000
 MOST_WORDS = 200
+PATIENCE = 1.0
 WORDS = {"waiting": "Waiting", "going": "Going on", "done": "Done", "failed": "Failed", "expired": "Expired"}
 
 Entered = Callable[["Pages", Request, Session], Awaitable[Response]]
@@ -42,11 +43,12 @@ class Problem(Exception):
 
 
 class Pages:
-    """The pages of one inbox, behind one door."""
+    """The pages of one inbox, behind one door. After a plain post, what comes next is waited for so many seconds."""
 
-    def __init__(self, inbox: Inbox, door: Door) -> None:
+    def __init__(self, inbox: Inbox, door: Door, *, patience: float = PATIENCE) -> None:
         self._inbox = inbox
         self._door = door
+        self._patience = patience
 
     @property
     def routes(self) -> list[Any]:
@@ -148,7 +150,13 @@ class Pages:
         except CallerError:
             raise Problem(400, "No such page", "The list does not go on from there.") from None
         further = urlencode({**({"q": q} if q else {}), "after": page.after or ""})
-        facts = {"page": page, "q": q, "here": here, "further": further, "tell": _counted(page, here, q)}
+        facts: dict[str, Any] = {
+            "page": page,
+            "q": q,
+            "here": here,
+            "further": further,
+            "tell": _counted(page, here, q),
+        }
         template = "lines.html" if _is_part(request) else "list.html"
         return _html(request, template, session, **facts)
 
@@ -159,9 +167,10 @@ class Pages:
         try:
             return await self._inbox.get(request.path_params["item_id"])
         except UnknownPending:
-            raise Problem(
-                404, "Not here any more", "There is no such call: it ended long ago, or never was here."
-            ) from None
+            gone = "There is no such call: it ended long ago, or never was here."
+            raise Problem(404, "Not here any more", gone) from None
+        except Unreadable:
+            raise Problem(500, "Not readable", "It is sealed under a key that this inbox does not have.") from None
 
     async def _events(self, request: Request, session: Session) -> Response:
         async def lines() -> AsyncIterator[str]:
@@ -188,7 +197,7 @@ class Pages:
                 faults = [Fault(question.control("actions"), "The answer", f"does not fit: {error.reason}")]
         if faults:
             return _item_page(request, session, item, 422, typed=typed, faults=faults, picked=mark)
-        return _done(request, session, item)
+        return await self._done(request, session, item)
 
     async def _withdraw(self, request: Request, session: Session, typed: Typed) -> Response:
         item = await self._found(request)
@@ -196,7 +205,14 @@ class Pages:
             item = await self._inbox.withdraw(item.id, by=session.name)
         except TooLate:
             return _late_page(request, session, await self._found(request), "")
-        return _done(request, session, item)
+        return await self._done(request, session, item)
+
+    async def _done(self, request: Request, session: Session, item: Item) -> Response:
+        if _is_part(request):
+            return _item_page(request, session, item)
+        if item.status == "going" and self._patience:
+            await self._inbox.changed_from(item.id, item.revision, self._patience)
+        return RedirectResponse(f"{_base(request)}/items/{item.id}", 303)
 
 
 def problem_page(request: Request, status: int, heading: str, text: str) -> Response:
@@ -221,12 +237,6 @@ def _late_page(request: Request, session: Session, item: Item, mark: str) -> Res
     return _item_page(request, session, item, 409, notice=notice)
 
 
-def _done(request: Request, session: Session, item: Item) -> Response:
-    if _is_part(request):
-        return _item_page(request, session, item)
-    return RedirectResponse(f"{_base(request)}/items/{item.id}", 303)
-
-
 def _item_page(request: Request, session: Session, item: Item, status: int = 200, **more: Any) -> Response:
     questions = asked(item) if item.status == "waiting" else []
     last = item.given[-1].by if item.given else ""
@@ -239,8 +249,9 @@ def _told(item: Item, questions: int) -> str:
     """What a screen reader says when the item has changed."""
     if item.status == "waiting":
         many = "A question" if questions == 1 else f"{questions} questions"
-        return f"Round {item.round + 1}. {many} for you: {item.headline}"
-    ends = {"going": "All is answered. The call goes on.", "done": "Done.", "failed": "The call failed."}
+        return f"Round {item.round + 1}. {many} for you: {BY_METHOD.get(item.headline, item.headline)}"
+    going = "The task is under way." if item.task else "All is answered. The call goes on."
+    ends = {"going": going, "done": "Done.", "failed": "The call failed."}
     return ends.get(item.status, "The call expired.")
 
 

@@ -17,8 +17,9 @@ from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_
 
 from tests.fleet.processes import Instance, environment
 from tests.inbox.browser.serving import ANN, PROGRAM
-from turnwise import Client, Pending
-from turnwise.inbox.carrying import CAPABILITIES
+from tests.interop.conftest import npm_installed
+from turnwise import Client, Pending, TaskInHand
+from turnwise.dialects.calling import PEOPLE
 
 HERE = Path(__file__).parent
 SCREENSHOTS = HERE.parents[2] / ".cache" / "screenshots"
@@ -48,21 +49,22 @@ class Office:
         with ThreadPoolExecutor(1) as elsewhere:  # Playwright has a loop of its own in this thread.
             return self.lay_in(elsewhere.submit(asyncio.run, begun).result(), **more)
 
-    def lay_in(self, pending: Pending, **more: Any) -> str:
-        """Hand over a call that was put down."""
-        if pending.state:
-            self.states.add(pending.state)
-        body = json.dumps({"pending": json.loads(pending.to_json()), "caller": "nightly build", **more}).encode()
+    def lay_in(self, call: Pending | TaskInHand, **more: Any) -> str:
+        """Hand over a call that was put down, or a task."""
+        if isinstance(call, Pending) and call.state:
+            self.states.add(call.state)
+        kind = "pending" if isinstance(call, Pending) else "task"
+        body = json.dumps({kind: json.loads(call.to_json()), "caller": "nightly build", **more}).encode()
         headers = {"Authorization": f"Bearer {PROGRAM}", "Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/api/v1/items", body, headers)
         with urllib.request.urlopen(request, timeout=10) as response:
             return str(json.load(response)["id"])
 
-    async def _begun(self, server: str, tool: str, arguments: dict[str, Any]) -> Pending:
-        async with Client(server, capabilities=CAPABILITIES) as client:
-            pending = await client.begin(tool, arguments)
-            assert isinstance(pending, Pending)
-            return pending
+    async def _begun(self, server: str, tool: str, arguments: dict[str, Any]) -> Pending | TaskInHand:
+        async with Client(server, capabilities=PEOPLE) as client:
+            begun = await client.begin(tool, arguments)
+            assert isinstance(begun, Pending | TaskInHand)
+            return begun
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +101,7 @@ def office(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for one in (inbox, asker):
             one.await_listener()
         yield Office(f"http://127.0.0.1:{inbox.port}", f"http://127.0.0.1:{asker.port}/mcp")
-    assert "Traceback" not in inbox.log.read_text(), inbox.log.read_text()
+    assert inbox.log.read_text() == ""
 
 
 Enter = Callable[..., Page]
@@ -115,10 +117,10 @@ def enter(browser: Browser, office: Office) -> Iterator[Enter]:
         context = browser.new_context(base_url=office.url, **options)
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
-        if token not in known:
+        if token and token not in known:
             context.request.post("/login", form={"token": token, "next": ""}, headers={"Origin": office.url})
             known[token] = context.cookies()
-        context.add_cookies(known[token])
+        context.add_cookies(known.get(token, []))
         page = context.new_page()
         page.goto(path)
         return page
@@ -140,10 +142,21 @@ Shoot = Callable[[Page, str], None]
 
 @pytest.fixture(scope="session")
 def shoot() -> Shoot:
-    """Keep a picture of a page."""
+    """Keep a picture of a page: of what is in sight, or with TURNWISE_SCREENSHOTS of all of it, which takes longer."""
+    is_whole = "TURNWISE_SCREENSHOTS" in os.environ
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     def shoot(page: Page, name: str) -> None:
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=is_whole)
 
     return shoot
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe, installed once and kept."""
+    try:
+        home = npm_installed(HERE / "axe", HERE.parents[2] / ".cache" / "axe")
+    except AssertionError as error:
+        pytest.skip(f"axe cannot be installed: {error}")
+    return (home / "node_modules" / "axe-core" / "axe.min.js").read_text()
