@@ -13,7 +13,7 @@ import typer
 from ..errors import CallerError
 from ..transports.door import LOCAL
 from .keys import KeySource, NoKeys
-from .serve import LEVELS
+from .serve import LEVELS, checked_level
 from .showing import fail, note
 
 if TYPE_CHECKING:
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 CANNOT_SERVE = 3
 DAY = 24 * 3600.0
 GRACE = 5
+_SERVED = {
+    "access_log": False,
+    "proxy_headers": False,
+    "server_header": False,
+    "ws": "none",
+    "lifespan": "on",
+    "timeout_graceful_shutdown": GRACE,
+}
 POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -56,7 +64,7 @@ def inbox(  # noqa: PLR0913, PLR0917 - a command's options
     ] = None,
     retention: Annotated[float, typer.Option(min=0.0, help="Days for which what has ended is kept.")] = 30.0,
     takeover: Annotated[float, typer.Option(min=0.5, help="Seconds until a dead inbox's work is taken up.")] = 30.0,
-    log_level: Annotated[str, typer.Option(help=" | ".join(LEVELS))] = "warning",
+    log_level: Annotated[str, typer.Option(callback=checked_level, help=" | ".join(LEVELS))] = "warning",
 ) -> None:
     """Serve an inbox: people answer there what calls ask, and the calls go on from there."""
     try:
@@ -67,8 +75,6 @@ def inbox(  # noqa: PLR0913, PLR0917 - a command's options
         _explain(error)
     if keys_file is not None and keys_env is not None:
         raise typer.BadParameter("give --keys-file or --keys-env, not both")
-    if log_level not in LEVELS:
-        raise typer.BadParameter(f"a level is one of {', '.join(LEVELS)}")
     kept = _store(store, KeySource(keys_file, keys_env))
     tokens, drawn = _tokens(tokens_file)
     is_secure = (url or "").startswith("https://")
@@ -183,18 +189,8 @@ def _serve(desk: "Inbox", door: "Door", place: _Place, drawn: str | None) -> int
             desk.let_go()  # Those who wait for changes would keep it from ending.
             await super().shutdown(sockets)
 
-    config = uvicorn.Config(
-        create_app(desk, door),
-        host=place.host,
-        port=place.port,
-        log_level=place.log_level,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        ws="none",
-        lifespan="on",
-        timeout_graceful_shutdown=GRACE,
-    )
+    options: Any = {"host": place.host, "port": place.port, "log_level": place.log_level, **_SERVED}
+    config = uvicorn.Config(create_app(desk, door), **options)
 
     async def run() -> bool:
         await desk.store.changes(None)  # Whether it can be used, before anybody comes.

@@ -197,7 +197,10 @@ class Door:
             return True
         if origin.lower() in self._origins:
             return True
-        parts = urlsplit(origin)
+        try:
+            parts = urlsplit(origin)
+        except ValueError:
+            return False
         # A proxy ends TLS, so the scheme is only known to be right where it says less than the page's own.
         return parts.scheme in ("https", scheme) and bool(parts.netloc) and parts.netloc == headers.get("host", "")
 

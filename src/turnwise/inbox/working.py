@@ -185,7 +185,11 @@ class Worker:
             await asyncio.sleep(IDLE_SECONDS / 4)
 
     async def _told(self, hook: Hook) -> None:
-        why = await self._teller.tell(hook, time.time())
+        try:
+            why = await self._teller.tell(hook, time.time())
+        except asyncio.CancelledError:
+            await asyncio.shield(self._store.postpone_hook(hook))  # Another process tells it at once.
+            raise
         later = None if why is None else postponed(hook, time.time())
         if later is not None:
             log.info("a hook was not taken, and is tried again: %s", why)
