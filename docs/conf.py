@@ -43,6 +43,7 @@ PARTS = {
         "guides/tasks",
         "guides/clients",
         "guides/call-in-hand",
+        "guides/inbox",
         "guides/serving",
         "guides/fleet",
         "guides/keys",

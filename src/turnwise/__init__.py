@@ -48,7 +48,9 @@ from .errors import (
     Declined,
     EffectUnknown,
     EndlessFlow,
+    HandOverFailed,
     HandshakeRequired,
+    InboxFailed,
     InvalidAnswer,
     InvalidArguments,
     InvalidParams,
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
 
     from ._caching import ResponseCache
     from ._following import TaskInHand
+    from ._inboxing import InboxItem
     from ._jwt import JWTVerifier
     from ._listening import Subscription
     from ._pending import Pending, PendingStore
@@ -144,9 +147,12 @@ __all__ = [
     "ElicitationResult",
     "EndlessFlow",
     "FlowStore",
+    "HandOverFailed",
     "HandshakeRequired",
     "Image",
     "InMemoryBus",
+    "InboxFailed",
+    "InboxItem",
     "Incoming",
     "InputRequiredResult",
     "InvalidAnswer",
@@ -226,6 +232,7 @@ _LATER = {
     "Client": "turnwise.client",
     "Command": "turnwise.transports.process",
     "HTTP": "turnwise.transports.http",
+    "InboxItem": "turnwise._inboxing",
     "InputRequiredResult": "mcp_types",
     "JWTVerifier": "turnwise._jwt",
     "OpenTelemetry": "turnwise.telemetry",

@@ -58,6 +58,14 @@ class ClientOptions(TypedDict, total=False):
     """The version to speak; "auto" asks the server on entering and takes the newest that both have."""
     pending_store: PendingStore | None
     """Where `begin` and `resume` keep what waits."""
+    inbox: str | None
+    """The URL of an inbox: what no callback answers is asked there, and the call goes on from there."""
+    inbox_token: str | None
+    """The token that the inbox wants."""
+    inbox_authorization: str | None
+    """The Authorization header that the inbox is to show to the server, where the server wants one. None is given to
+    the inbox of its own accord.
+    """
 
 
 class CallOptions(TypedDict, total=False):
@@ -132,7 +140,10 @@ def manners(options: ClientOptions, server: str | None) -> Manners:
     return Manners(
         callbacks=callbacks,
         capabilities=calling.declared(callbacks, more, tasks=options.get("tasks", True)),
-        in_hand=calling.declared({ELICIT, *callbacks}, more, tasks=options.get("tasks", True)),
+        in_hand={
+            **(calling.PEOPLE if options.get("inbox") is not None else {}),
+            **calling.declared({ELICIT, *callbacks}, more, tasks=options.get("tasks", True)),
+        },
         max_rounds=options.get("input_required_max_rounds", 10),
         answer_order=options.get("answer_order", "together"),
         request_seconds=options.get("read_timeout_seconds", 300.0),

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from typing_extensions import Unpack
 
-from . import _connecting, _pending
+from . import _connecting, _inboxing, _pending
 from ._bus import Change
 from ._caching import Keys, ResponseCache
 from ._connecting import CallOptions, ClientOptions, Target
 from ._conversation import Conversation, Progress, Wishes, pages
 from ._following import TaskCalls, TaskInHand
+from ._inboxing import InboxCalls
 from ._listening import Subscription, listen, listen_live
 from ._live import LiveConversation
 from ._messages import Done
@@ -49,7 +50,7 @@ _FORGOTTEN = {
 }
 
 
-class Client(TaskCalls):
+class Client(TaskCalls, InboxCalls):
     """A client of one server: a URL, a server object in this process, or a command to start.
 
     Use it as `async with Client(...) as client`. Its calls may run concurrently.
@@ -59,6 +60,7 @@ class Client(TaskCalls):
         _connecting.check_options(options)
         self._channel, self._server = _connecting.connect(target, options)
         self._store = options.get("pending_store")
+        self._inbox = _inboxing.line(options)
         cache = options.get("cache", True)
         self._cache = cache if isinstance(cache, ResponseCache) else ResponseCache() if cache else None
         own: Any = object()
@@ -161,7 +163,7 @@ class Client(TaskCalls):
     ) -> "types.CallToolResult":
         """Call a tool, answering whatever it asks."""
         wishes = Wishes(meta, progress_callback, read_timeout_seconds, deadline)
-        result, _ = await self._open.call("tools/call", calling.call_params("name", name, arguments), wishes)
+        result, _ = await self._called("tools/call", calling.call_params("name", name, arguments), wishes)
         return cast("types.CallToolResult", self._finished("tools/call", name, result))
 
     async def get_prompt(
@@ -169,7 +171,7 @@ class Client(TaskCalls):
     ) -> "types.GetPromptResult":
         """Get a prompt, answering whatever it asks."""
         params = calling.call_params("name", name, arguments)
-        result, _ = await self._open.call("prompts/get", params, _connecting.wishes(options))
+        result, _ = await self._called("prompts/get", params, _connecting.wishes(options))
         return cast("types.GetPromptResult", calling.typed("prompts/get", result))
 
     async def read_resource(self, uri: str, **options: Unpack[CallOptions]) -> "types.ReadResourceResult":
@@ -362,7 +364,7 @@ class Client(TaskCalls):
             return conversation.caller.learn(found) if method == "tools/list" else found
         changes = self._changes
         if method == "resources/read":
-            result, rounds = await conversation.call(method, params, wishes)
+            result, rounds = await self._called(method, params, wishes)
         else:
             result, rounds = await conversation.request(method, params, wishes), 1
         seconds, is_public = calling.freshness(method, result)

@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 from ._connecting import CallOptions, ClientOptions, Target
 from ._conversation import Progress
 from ._following import OnStatus, TaskInHand
+from ._inboxing import InboxItem
 from ._messages import Done
 from ._pending import Pending
 from .client import Client
@@ -217,6 +218,14 @@ class SyncClient:
     def cancel_task(self, task_id: str) -> None:
         """Ask the server to stop a task."""
         self._run(self._client.cancel_task(task_id))
+
+    def hand_over(self, call: Pending | TaskInHand) -> InboxItem:
+        """Leave a call with its questions, or a task, in the inbox."""
+        return self._run(self._client.hand_over(call))
+
+    def wait_for(self, item: InboxItem | str, *, deadline: float | None = None) -> Any:
+        """The result of what was handed over."""
+        return self._run(self._client.wait_for(item, deadline=deadline))
 
     def _each(self, entries: Any) -> Iterator[Any]:
         end = object()

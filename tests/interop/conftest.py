@@ -70,7 +70,7 @@ def press_command() -> list[str]:
 @pytest.fixture(scope="session")
 def node_home() -> Path:
     """An installation of the TypeScript packages, which is made once and kept."""
-    return _npm_installed(HERE / "ts", NODE_HOME)
+    return npm_installed(HERE / "ts", NODE_HOME)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _placed(script: Path, home: Path) -> str:
     return str(target)
 
 
-def _npm_installed(source: Path, home: Path) -> Path:
+def npm_installed(source: Path, home: Path) -> Path:
     with _alone(home):
         return _npm_install(source, home)
 
@@ -129,7 +129,7 @@ def played(script: Path, *arguments: str, timeout: float, **environment: str) ->
 def older_node_home() -> Path:
     """An installation of the TypeScript SDK that came before, which is made once and kept."""
     try:
-        return _npm_installed(HERE / "older", OLDER_NODE_HOME)
+        return npm_installed(HERE / "older", OLDER_NODE_HOME)
     except AssertionError as error:
         pytest.skip(f"the TypeScript SDK 1.32.2 cannot be installed: {error}")
 

@@ -7,6 +7,7 @@ import typer
 from .calling import call, list_offers
 from .dev import dev, stdio
 from .doctor import doctor
+from .inbox import inbox
 from .key_commands import keys
 from .new import new
 from .serve import serve
@@ -26,6 +27,7 @@ app.command()(serve)
 app.command()(stdio)
 app.command()(call)
 app.command("list")(list_offers)
+app.command()(inbox)
 app.command()(doctor)
 app.command()(worker)
 app.add_typer(tasks, name="tasks")

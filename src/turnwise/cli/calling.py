@@ -14,6 +14,7 @@ from ..dialects.asking import wire_dict
 from ..dialects.words import Mode
 from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
+from .handing import HandingOver, handing_over
 from .loading import NotFound
 from .metering import Meter
 from .showing import as_json, fail, legible, note
@@ -53,23 +54,32 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     header: Headers = None,
     mode: Version = "auto",
     timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds for the whole call.")] = None,
+    inbox: Annotated[str | None, typer.Option(help="The URL of an inbox, where people answer.")] = None,
+    inbox_token_env: Annotated[str | None, typer.Option(help="A variable with the inbox's token.")] = None,
+    inbox_authorization_env: Annotated[
+        str | None, typer.Option(help="A variable with the Authorization that the inbox shows to the server.")
+    ] = None,
+    leave: Annotated[bool, typer.Option("--leave", help="Leave the call in the inbox, and do not wait.")] = False,
 ) -> None:
-    """Call a tool, and answer what it asks at the terminal or from a file."""
+    """Call a tool, and answer what it asks at the terminal, from a file, or at an inbox."""
+    handing = handing_over(inbox, inbox_token_env, inbox_authorization_env, leaves=leave)
+    if handing is not None and answers is not None:
+        raise typer.BadParameter("give --answers or --inbox, not both")
     given = Answers(_answers(answers), root or (), is_attended=sys.stdin.isatty())
     client = _client(
         target,
         header,
         mode,
-        elicitation_callback=given.elicit,
-        sampling_callback=given.sample,
-        list_roots_callback=given.list_roots,
+        **(_callbacks(given) if handing is None else handing.options),
         answer_order="one-by-one",
         logging_callback=lambda params: note(legible(f"{params.level}: {params.data}"), "dim"),
         log_level="info",
     )
     if traced:
         trace(client)
-    result = _run(_called(client, tool, arguments or (), given, timeout))
+    result = _run(_called(client, tool, arguments or (), given, timeout, handing, is_json=is_json))
+    if result is None:
+        return
     if is_json:
         typer.echo(as_json(wire_dict(result)))
     else:
@@ -77,13 +87,32 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     raise typer.Exit(1 if result.is_error else 0)
 
 
-async def _called(client: Client, tool: str, words: Sequence[str], answers: Answers, seconds: float | None) -> Any:
+def _callbacks(given: Answers) -> dict[str, Any]:
+    return {
+        "elicitation_callback": given.elicit,
+        "sampling_callback": given.sample,
+        "list_roots_callback": given.list_roots,
+    }
+
+
+async def _called(  # noqa: PLR0913 - what the command was told
+    client: Client,
+    tool: str,
+    words: Sequence[str],
+    answers: Answers,
+    seconds: float | None,
+    handing: HandingOver | None,
+    *,
+    is_json: bool,
+) -> Any:
     async with client:
         tools = {found.name: found async for found in client.iter_tools()}
         if tool not in tools:
             near = ", ".join(sorted(tools)) or "none"
             fail(f"there is no tool {tool!r}; there are: {near}")
         arguments = parsed(words, tools[tool].input_schema)
+        if handing is not None:
+            return await handing.called(client, tool, arguments, seconds, is_json=is_json)
         meter = Meter(tool)
         answers.before = meter.stop
         try:

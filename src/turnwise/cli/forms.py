@@ -3,26 +3,14 @@
 The schema is a stranger's: what it says is shown as text, and checked as the client checks all answers.
 """
 
-import math
-import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from .._schemas import check_for_peers
+from .._fields import Choice, check_field, choices_of, described, number_of
 from .showing import legible
 
 DECLINE, CANCEL, BACK = "!decline", "!cancel", "!back"
 HELP = f"{DECLINE} refuses, {CANCEL} gives up, {BACK} goes to the field before. Empty takes what is in [brackets]."
-
-_WHOLE = re.compile(r"[+-]?[0-9]{1,300}")
-_BROKEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-
-_FORMATS = {
-    "email": "an email address",
-    "uri": "a URI",
-    "date": "a date, 2026-12-31",
-    "date-time": "a time with its zone, 2026-12-31T10:00:00Z",
-}
 
 Read = Callable[[str], str]
 Say = Callable[[str, str], None]
@@ -42,13 +30,6 @@ class _Back(Exception):
 
 class _Skip(Exception):
     """A field that need not be filled in."""
-
-
-class Choice(NamedTuple):
-    """Something that can be chosen, and what it is called."""
-
-    value: Any
-    title: str
 
 
 class Form:
@@ -83,7 +64,7 @@ class Form:
             text = self._line(name, part)
             try:
                 value = default_of(part, name in self._required) if not text else value_of(text, part, choices)
-                check(name, part, value)
+                check_field(name, part, value)
             except ValueError as error:
                 self._say(f"  {legible(str(error))}", "red")
             else:
@@ -110,44 +91,6 @@ class Form:
         return line.replace("!!", "!", 1) if line.startswith("!!") else line
 
 
-def choices_of(part: Mapping[str, Any]) -> list[Choice]:
-    """What there is to choose from; nothing where a field is free."""
-    source = part.get("items", {}) if part.get("type") == "array" else part
-    titled = source.get("oneOf") or source.get("anyOf")
-    if isinstance(titled, list):
-        return [Choice(item.get("const"), str(item.get("title", item.get("const")))) for item in titled]
-    values = source.get("enum")
-    if not isinstance(values, list):
-        return [Choice(True, "yes"), Choice(False, "no")] if part.get("type") == "boolean" else []
-    names = source.get("enumNames")
-    titles = names if isinstance(names, list) and len(names) == len(values) else values
-    return [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
-
-
-def described(part: Mapping[str, Any]) -> str:
-    """The kind of a field, and its bounds, in words."""
-    kind = part.get("type")
-    if kind == "array":
-        return _between("several of", part.get("minItems"), part.get("maxItems"))
-    if kind == "boolean":
-        return "yes or no"
-    if choices_of(part):
-        return "one of"
-    words = {"integer": "a whole number", "number": "a number"}.get(str(kind), "text")
-    words = _FORMATS.get(str(part.get("format")), words)
-    if kind == "string":
-        return _between(words, part.get("minLength"), part.get("maxLength"), " characters")
-    return _between(words, part.get("minimum"), part.get("maximum"))
-
-
-def _between(words: str, least: Any, most: Any, unit: str = "") -> str:
-    if least is not None and most is not None:
-        return f"{words}, {least} to {most}{unit}"
-    if least is not None:
-        return f"{words}, at least {least}{unit}"
-    return words if most is None else f"{words}, at most {most}{unit}"
-
-
 def default_of(part: Mapping[str, Any], is_required: bool) -> Any:
     """What an empty line stands for."""
     if "default" in part:
@@ -166,7 +109,7 @@ def value_of(text: str, part: Mapping[str, Any], choices: list[Choice]) -> Any:
         return _truth(text)
     if choices:
         return _chosen(text, choices)
-    return _number(text, kind) if kind in ("integer", "number") else text
+    return number_of(text, kind) if kind in ("integer", "number") else text
 
 
 def _chosen(text: str, choices: list[Choice]) -> Any:
@@ -188,23 +131,8 @@ def _truth(text: str) -> bool:
     raise ValueError("yes or no")
 
 
-def _number(text: str, kind: str) -> int | float:
-    """A number as JSON has them, which Python has more of."""
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    value = float(text) if kind == "number" and _BROKEN.fullmatch(text) else math.inf
-    if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not {'a number' if kind == 'number' else 'a whole number'}")
-    return value
-
-
 def spelled(value: Any) -> str:
     """A default, as one would type it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def check(name: str, part: Mapping[str, Any], value: Any) -> None:
-    """ValueError where a value does not fit its field."""
-    check_for_peers({"type": "object", "properties": {name: dict(part)}, "required": [name]})({name: value})

@@ -16,7 +16,8 @@ LEVELS = ("debug", "info", "warning", "error")
 _LIMITS = RequestLimits()
 
 
-def _level(name: str) -> str:
+def checked_level(name: str) -> str:
+    """A level of the log; BadParameter where it is none."""
     if name not in LEVELS:
         raise typer.BadParameter(f"a level is one of {', '.join(LEVELS)}")
     return name
@@ -43,7 +44,7 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
     allowed_host: Annotated[list[str] | None, typer.Option(help="A Host that is let in; give several.")] = None,
     allowed_origin: Annotated[list[str] | None, typer.Option(help="An Origin that is let in; give several.")] = None,
     access_log: Annotated[bool, typer.Option(help="A line for each request, on standard output.")] = True,
-    log_level: Annotated[str, typer.Option(callback=_level, help=" | ".join(LEVELS))] = "info",
+    log_level: Annotated[str, typer.Option(callback=checked_level, help=" | ".join(LEVELS))] = "info",
     max_body: Annotated[int, typer.Option(min=1, help="Bytes that a request may have.")] = MAX_BODY,
     max_in_flight: Annotated[int, typer.Option(min=1, help="Requests at a time in one worker.")] = _LIMITS.in_flight,
     per_caller: Annotated[int, typer.Option(min=1, help="Of those, from one caller.")] = _LIMITS.per_caller,

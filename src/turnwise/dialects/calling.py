@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LONGEST_FRESHNESS = 24 * 3600.0
 ELICITATION: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+PEOPLE: Mapping[str, Any] = {**ELICITATION, "sampling": {}, "roots": {}}
+"""What people at an inbox can answer."""
 _DECLARED: Mapping[str, Mapping[str, Any]] = {
     ELICIT: ELICITATION,
     SAMPLE: {"sampling": {"tools": {}}},

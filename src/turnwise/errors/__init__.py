@@ -18,6 +18,7 @@
     │   ├── InvalidAnswer            an answer that does not fit its question; it was not sent
     │   ├── AlreadyAnswered          somebody else was quicker
     │   │   └── BeingCarriedOn       somebody else has the call at this moment, or died with it a moment ago
+    │   ├── HandOverFailed           a call that an inbox did not take; it is in the exception
     │   └── UnknownPending           no call with this id is waiting
     └── PeerError                    the peer's mistake, or the peer's word
         ├── MCPError                 a JSON-RPC error: raised by an author to send one, or received
@@ -43,6 +44,7 @@
         ├── RedirectRefused          a redirect that is not followed
         ├── BecameTask               a task in place of a result; inside of a client only
         ├── TaskCancelled            a task that was stopped
+        ├── InboxFailed              a call that came to no result in the inbox it was handed over to
         ├── ConnectionLost           nobody there, or the line broke before the reply
         ├── DeadlineExceeded         no result in the time that was given
         ├── HandshakeRequired        a server of an older version, which wants `initialize` first
@@ -61,6 +63,7 @@ from .own import (
     Declined,
     EffectUnknown,
     EndlessFlow,
+    HandOverFailed,
     InvalidAnswer,
     InvalidArguments,
     InvalidSignature,
@@ -79,6 +82,7 @@ from .peers import (
     DeadlineExceeded,
     HandshakeRequired,
     HeaderMismatch,
+    InboxFailed,
     InvalidParams,
     InvalidReply,
     InvalidRequestState,
@@ -118,8 +122,10 @@ __all__ = [
     "Declined",
     "EffectUnknown",
     "EndlessFlow",
+    "HandOverFailed",
     "HandshakeRequired",
     "HeaderMismatch",
+    "InboxFailed",
     "InvalidAnswer",
     "InvalidArguments",
     "InvalidParams",

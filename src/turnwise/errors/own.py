@@ -134,6 +134,14 @@ class BeingCarriedOn(AlreadyAnswered):
     """Another process carries the call on. If it died, the call can be taken when its claim has run out."""
 
 
+class HandOverFailed(CallerError):
+    """An inbox does not take a call, or cannot be reached. `call` is the call, as it was to be handed over."""
+
+    def __init__(self, call: Any, reason: str) -> None:
+        self.call = call
+        super().__init__(f"call {call.id} was not handed over: {reason}")
+
+
 class UnknownPending(CallerError, LookupError):
     """No call with this id is waiting: it is finished, was forgotten, or never was."""
 

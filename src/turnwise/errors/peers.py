@@ -208,6 +208,17 @@ class TaskCancelled(PeerError):
         super().__init__(f"task {task_id} was cancelled")
 
 
+class InboxFailed(PeerError):
+    """A call that was handed over to an inbox came to an end without a result: it was withdrawn, it expired, or it
+    failed. `status` says which, as the inbox does.
+    """
+
+    def __init__(self, item_id: str, status: str, reason: str) -> None:
+        self.item_id = item_id
+        self.status = status
+        super().__init__(f"call {item_id} came to no result in the inbox: {reason}")
+
+
 class RedirectRefused(PeerError):
     """A redirect to another origin, or of a kind that changes the request. Nothing was sent there."""
 

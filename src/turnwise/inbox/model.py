@@ -11,24 +11,49 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from .._pending import Pending
 from ..dialects.answering import checked_answer
-from ..errors import InvalidAnswer
+from ..errors import AlreadyAnswered, CallerError, InvalidAnswer
 
 Status = Literal["waiting", "going", "done", "failed", "expired"]
 """`waiting`: for a person. `going`: all is answered, and the call is carried on. The others are ends."""
+OPEN: tuple[Status, ...] = ("waiting", "going")
 ENDS: tuple[Status, ...] = ("done", "failed", "expired")
 WHO = 200
 """Characters of a name."""
+HEADLINE = 300
+"""Characters of a headline."""
+
+
+class TooLate(AlreadyAnswered):
+    """Somebody was first: `by` says who, and `at` when, where that is known; or the call has come to its end."""
+
+    def __init__(self, item_id: str, what: str, by: str | None = None, at: float | None = None) -> None:
+        self.by = by
+        self.at = at
+        super().__init__(item_id, what)
+
+
+class Misfits(InvalidAnswer):
+    """Answers that do not fit their questions: `reasons` by key."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(*next(iter(self.reasons.items())))
+
+
+class Unreadable(CallerError):
+    """An item that is sealed under a key that this inbox does not have, or that was tampered with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """A question of an earlier round, or one that is answered already: what was asked, what was said, by whom, when."""
+    """A question that is answered: what was asked in which round, what was said, by whom, when."""
 
     key: str
     request: Mapping[str, Any]
     answer: Mapping[str, Any]
     by: str
     at: float
+    round: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +61,8 @@ class Item:
     """One call or task in the inbox.
 
     `pending` is the call as the client put it down, with its secret state; for a task, `task` is its id, and `pending`
-    has its open questions and no state. `requests` and `answers` of `pending` are this round's. `authorization` goes to
-    the call's server and nowhere else. `headline` is what the list shows: the first open question.
+    has its open questions and no state. `requests` and `answers` of `pending` are this round's; `round` counts rounds
+    as the inbox sees them, and never goes back. `authorization` goes to the call's server and nowhere else.
     """
 
     id: str
@@ -53,12 +78,25 @@ class Item:
     """How far a task has come, or why a call did not go on and will be tried again."""
     result: Mapping[str, Any] | None = field(default=None, repr=False)
     error: str | None = None
+    code: int | None = None
+    """The code of the error, where it is one of the protocol."""
     came: float
     """When it was handed over."""
     until: float | None = None
     """When it is over unless it is answered, where somebody said so."""
     changed: float
+    round: int = 0
     revision: int = 0
+    carries: bool = True
+    """Whether the inbox carries it on. Otherwise its caller does, as soon as all is answered."""
+    due: float | None = None
+    """When it is to be looked at next: to be carried on, to see how a task is getting on, to expire."""
+    tries: int = 0
+    """How often in a row its server could not be reached."""
+    handed: str = field(default="", repr=False)
+    """What it was handed over as, in a digest: who hands the same over twice gets the same item."""
+    claim: str | None = field(default=None, repr=False, compare=False)
+    """By what the process that carries it on holds it; not kept with the rest."""
 
     @property
     def server(self) -> str:
@@ -71,27 +109,83 @@ class Item:
         return self.pending.target
 
     @property
-    def headline(self) -> str:
-        """The first open question in a line."""
-        for key in self.pending.unanswered:
-            params = self.pending.requests[key].get("params", {})
-            return str(params.get("message") or self.pending.requests[key]["method"])
-        return ""
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status in ENDS
 
-    def answered(self, answers: Mapping[str, Any], by: str, now: float) -> "Item":
-        """The same with these answers; InvalidAnswer, and nothing changed, where one does not fit its question."""
+    @property
+    def headline(self) -> str:
+        """The first open question in a line, or the last that was answered: what the list shows."""
+        for key in self.pending.unanswered:
+            return _in_a_line(self.pending.requests[key])
+        return _in_a_line(self.given[-1].request) if self.given else ""
+
+    def answered(self, answers: Mapping[str, Any], *, round: int, by: str, now: float, delay: float = 0.0) -> "Item":
+        """The same with these answers. TooLate where somebody was first; Misfits, and nothing changed, where one does
+        not fit its question. Once all is answered it is due, after `delay` seconds.
+        """
+        self._check_time(round, now)
         pending = self.pending
-        for key in answers:
-            if key not in pending.requests:
-                raise InvalidAnswer(key, f"this is not asked; what is asked: {', '.join(pending.requests)}")
-        checked = {key: checked_answer(key, pending.requests[key], answer) for key, answer in answers.items()}
+        if taken := [key for key in answers if key in pending.answers]:
+            raise self._too_late(taken[0], round)
+        if not answers:
+            raise CallerError("nothing is answered: give an answer to at least one question")
+        checked = self._checked(answers)
         said = [
-            Earlier(key=key, request=pending.requests[key], answer=answer, by=by, at=now)
+            Earlier(key=key, request=pending.requests[key], answer=answer, by=by, at=now, round=round)
             for key, answer in checked.items()
         ]
-        after = replace(pending, answers={**pending.answers, **checked})
-        status: Status = "waiting" if after.unanswered else "going"
-        return replace(self, pending=after, given=(*self.given, *said), status=status, changed=now)
+        after = replace(self, pending=replace(pending, answers={**pending.answers, **checked}))
+        after = replace(after, given=(*self.given, *said), changed=now)
+        if after.pending.unanswered:
+            return after
+        return replace(after, status="going", note=None, tries=0, due=now + delay if self.carries else self.until)
+
+    def ended(self, status: Status, now: float, **facts: Any) -> "Item":
+        """The same at its end, with what was left unanswered. Nobody needs its state or its credentials any more."""
+        left = {key: self.pending.requests[key] for key in self.pending.unanswered}
+        pending = replace(self.pending, state=None, answers={}, requests=left, given=(), reusable=())
+        return replace(
+            self, status=status, changed=now, due=None, note=None, pending=pending, authorization=None, **facts
+        )
+
+    def _checked(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        checked, reasons = {}, {}
+        for key, answer in answers.items():
+            if key not in self.pending.requests:
+                reasons[key] = f"this is not asked; what is asked: {', '.join(self.pending.requests)}"
+                continue
+            try:
+                checked[key] = checked_answer(key, self.pending.requests[key], answer)
+            except InvalidAnswer as error:
+                reasons[key] = error.reason
+        if reasons:
+            raise Misfits(reasons)
+        return checked
+
+    def _check_time(self, round: int, now: float) -> None:
+        if self.is_over:
+            raise TooLate(self.id, f"it is over: it {'is done' if self.status == 'done' else f'has {self.status}'}")
+        if self.until is not None and now >= self.until:
+            raise TooLate(self.id, "it is over: it has expired")
+        if round != self.round:
+            if round > self.round:
+                raise CallerError(f"call {self.id} has not come to round {round}")
+            raise self._too_late(None, round)
+
+    def _too_late(self, key: str | None, round: int) -> TooLate:
+        """Who was first."""
+        for earlier in reversed(self.given):
+            if earlier.round == round and key in (None, earlier.key):
+                what = f"{earlier.key!r} was answered by {earlier.by}"
+                return TooLate(self.id, what, earlier.by, earlier.at)
+        what = "it has gone on to other questions" if key is None else f"{key!r} has an answer already"
+        return TooLate(self.id, what)
+
+
+def _in_a_line(request: Mapping[str, Any]) -> str:
+    text = str(request.get("params", {}).get("message") or request["method"])
+    return " ".join(text[: 2 * HEADLINE].split())[:HEADLINE]
 
 
 class Line(NamedTuple):
@@ -115,7 +209,7 @@ class Wanted(NamedTuple):
     target, caller or headline, without regard to case.
     """
 
-    statuses: Sequence[Status] = ("waiting", "going")
+    statuses: Sequence[Status] = OPEN
     words: Sequence[str] = ()
     caller: str | None = None
 
@@ -128,23 +222,36 @@ class Page(NamedTuple):
     total: int
 
 
+class Hook(NamedTuple):
+    """Something that is to be told to a URL. `id` stays the same however often it is tried."""
+
+    id: str
+    url: str
+    body: str
+    made: float
+    due: float
+    tries: int = 0
+
+
 class InboxStore(Protocol):
     """Where items lie. Every method is atomic between processes; what is secret is sealed at rest.
 
-    `claim` gives an item that is to be carried on (or a task that is to be looked at) to one process for so many
-    seconds; if the process dies, another may take it after that.
+    `claim` gives an item that is due to one process for so many seconds; if the process dies, another may take it after
+    that. Hooks are kept in the same transaction as the step that they tell of.
     """
 
-    async def add(self, item: Item) -> Item:
+    async def add(self, item: Item, tell: Sequence[Hook] = ()) -> Item:
         """Keep a new item; AlreadyAnswered where its id is taken."""
         ...
 
-    async def put(self, item: Item) -> Item:
+    async def put(self, item: Item, tell: Sequence[Hook] = ()) -> Item:
         """Keep what has become of an item, and end its claim; AlreadyAnswered where it was changed meanwhile."""
         ...
 
-    async def answer(self, item_id: str, answers: Mapping[str, Any], *, round: int, by: str, now: float) -> Item:
-        """Add answers to the questions of this round; AlreadyAnswered, with who it was, where somebody was first."""
+    async def answer(
+        self, item_id: str, answers: Mapping[str, Any], *, round: int | None, by: str, now: float, delay: float = 0.0
+    ) -> Item:
+        """Add answers to the questions of this round, or of the one it is in; TooLate where somebody was first."""
         ...
 
     async def get(self, item_id: str) -> Item:
@@ -152,23 +259,57 @@ class InboxStore(Protocol):
         ...
 
     async def page(self, wanted: Wanted, *, after: str | None = None, most: int = 50) -> Page:
-        """Those that are wanted: what waits, oldest question first; what has ended, newest first."""
+        """Those that are wanted: what waits, oldest question first; where some have ended, what changed last first."""
         ...
 
-    async def claim(self, now: float, seconds: float) -> Item | None:
-        """The next item that is `going` and that nobody carries on, or task that is due to be looked at."""
+    async def claim(
+        self, now: float, seconds: float, *, item_id: str | None = None, without: Sequence[str] = ()
+    ) -> Item | None:
+        """An item that nobody has: this one, or the next that is due and whose server is none of these."""
         ...
 
     async def renew(self, item: Item, until: float) -> None:
         """Hold a claim for longer; AlreadyAnswered where it was lost."""
         ...
 
-    async def changes(self, since: int) -> tuple[int, Sequence[str]]:
-        """The ids of items that were changed after this mark, and the mark to ask with next."""
+    async def release(self, item: Item, due: float | None) -> None:
+        """Give a claim back, if it is still held; unless the item was changed meanwhile, it is due at this time."""
+        ...
+
+    async def next_due(self, now: float) -> float | None:
+        """When the next item or hook is due that is not due now."""
+        ...
+
+    async def changes(self, since: int | None) -> tuple[int, Sequence[str]]:
+        """The ids of items that were changed after this mark, and the mark to ask with next. None gives the mark."""
         ...
 
     async def purge(self, now: float, retention: float) -> int:
-        """Let those expire that are over their time, and forget what ended longer ago than so many seconds."""
+        """Forget what ended longer ago than so many seconds; how many items those were."""
+        ...
+
+    async def claim_hook(self, now: float, seconds: float) -> Hook | None:
+        """Something that is due to be told, and that nobody else is telling for so long."""
+        ...
+
+    async def end_hook(self, hook_id: str) -> None:
+        """It was told, or is given up."""
+        ...
+
+    async def postpone_hook(self, hook: Hook) -> None:
+        """It could not be told: it is due again at `hook.due`."""
+        ...
+
+    async def keep_session(self, name: str, blob: bytes, until: float) -> None:
+        """Keep what belongs to somebody who has come in."""
+        ...
+
+    async def find_session(self, name: str, now: float) -> bytes | None:
+        """What was kept, while it is good."""
+        ...
+
+    async def drop_session(self, name: str) -> None:
+        """Forget it."""
         ...
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""What lies in a store of tasks: sealed under the server's keys, and bound to its task and its place there."""
+"""What lies in a store: sealed under keys, and bound to whom it is about and to its place there."""
 
 from typing import Any
 
@@ -8,21 +8,22 @@ from ..errors import InvalidRequestState
 
 
 class Vault:
-    """Seals and opens what a store is given to keep."""
+    """Seals and opens what a store is given to keep; `kind` is what it keeps."""
 
-    def __init__(self, codec: StateCodec) -> None:
+    def __init__(self, codec: StateCodec, kind: str = "task") -> None:
         self._codec = codec
+        self._kind = kind
 
-    def seal(self, task_id: str, place: str, value: Any) -> bytes:
+    def seal(self, owner: str, place: str, value: Any) -> bytes:
         """Plain data, for the store."""
-        return self._codec.seal(encode(["task", task_id, place, value])).encode()
+        return self._codec.seal(encode([self._kind, owner, place, value])).encode()
 
-    def open(self, task_id: str, place: str, blob: bytes) -> Any:
+    def open(self, owner: str, place: str, blob: bytes) -> Any:
         """What was sealed for this very place; InvalidRequestState where it was not."""
         try:
-            kind, owner, where, value = decode(self._codec.unseal(bytes(blob).decode()))
+            kind, whose, where, value = decode(self._codec.unseal(bytes(blob).decode()))
         except (ValueError, TypeError):
-            raise InvalidRequestState("a record of a task has another format") from None
-        if (kind, owner, where) != ("task", task_id, place):
-            raise InvalidRequestState("a record of a task lies in another place")
+            raise InvalidRequestState(f"a record of the kind {self._kind} has another format") from None
+        if (kind, whose, where) != (self._kind, owner, place):
+            raise InvalidRequestState(f"a record of the kind {self._kind} lies in another place")
         return value

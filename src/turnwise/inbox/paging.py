@@ -1,0 +1,88 @@
+"""Lists, page by page: which rows come after which, and which have the words that are looked for."""
+
+import base64
+import binascii
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from .._json import decode, encode
+from ..errors import CallerError
+from .model import ENDS, OPEN, Line, Page, Wanted
+from .records import Records, Seen
+
+CHUNK = 500
+"""Rows that are looked at together where words are looked for."""
+MOST = 200
+"""Lines of a page."""
+
+
+class Cut(NamedTuple):
+    """Which rows to read: those of these statuses, and of this caller, in an order, after a place in it."""
+
+    statuses: Sequence[str]
+    caller: str | None
+    by_asked: bool
+    """Oldest question first; otherwise what changed last comes first."""
+    is_ended: bool | None
+    """All of them have ended, none of them, or some."""
+    place: tuple[float, str] | None
+    most: int
+
+
+async def page(
+    wanted: Wanted,
+    after: str | None,
+    most: int,
+    records: Records,
+    read: Callable[[Cut], Awaitable[tuple[list[Seen], int]]],
+) -> Page:
+    """A page of what is wanted. `read` gives rows, and how many there are in all."""
+    most = max(1, min(most, MOST))
+    words = [word.casefold() for word in wanted.words if word]
+    cut = Cut(wanted.statuses, wanted.caller, _are(wanted, OPEN), _is_ended(wanted), _place(after), 0)
+    count = CHUNK if words else most + 1
+    lines: list[Line] = []
+    while True:
+        rows, total = await read(cut._replace(most=count))
+        for row in rows:
+            line = records.line(row)
+            if words and not has(line, words):
+                continue
+            if len(lines) == most:
+                return Page(lines, _cursor(lines[-1], cut), total)
+            lines.append(line)
+        if len(rows) < count:
+            return Page(lines, None, total)
+        cut = cut._replace(place=(rows[-1].asked if cut.by_asked else rows[-1].changed, rows[-1].id))
+
+
+def has(line: Line, words: Sequence[str]) -> bool:
+    """Whether each of these words is somewhere in a line."""
+    text = "\n".join((line.server, line.target, line.caller, line.headline)).casefold()
+    return all(word in text for word in words)
+
+
+def _are(wanted: Wanted, statuses: Sequence[str]) -> bool:
+    return set(wanted.statuses) <= set(statuses)
+
+
+def _is_ended(wanted: Wanted) -> bool | None:
+    return False if _are(wanted, OPEN) else True if _are(wanted, ENDS) else None
+
+
+def _cursor(line: Line, cut: Cut) -> str:
+    place = [line.asked if cut.by_asked else line.changed, line.id]
+    return base64.urlsafe_b64encode(encode(place)).decode().rstrip("=")
+
+
+def _place(after: str | None) -> tuple[float, str] | None:
+    if after is None:
+        return None
+    try:
+        moment, name = decode(base64.b64decode(after + "=" * (-len(after) % 4), b"-_", validate=True))
+        if isinstance(name, str) and type(moment) in (int, float) and math.isfinite(moment):
+            return float(moment), name
+    except (ValueError, TypeError, OverflowError, binascii.Error):
+        pass
+    raise CallerError("this is no place to go on from: take `after` from the page before")

@@ -1,0 +1,290 @@
+"""An inbox in an SQLite file, for processes of one machine."""
+
+import sqlite3
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._sqlite import Database
+from ..errors import AlreadyAnswered, UnknownPending
+from .model import Hook, Item, Page, Unreadable, Wanted
+from .paging import Cut, page
+from .records import Records, Row, Seen
+from .sharing import PendingView
+
+if TYPE_CHECKING:
+    from .model import InboxStore
+
+_SCHEMA = "CREATE TABLE IF NOT EXISTS inbox_schema (version INTEGER NOT NULL) STRICT"
+_VERSIONS = (
+    """
+CREATE TABLE inbox_items (
+    id TEXT PRIMARY KEY, revision INTEGER NOT NULL, status TEXT NOT NULL, is_ended INTEGER NOT NULL,
+    server TEXT NOT NULL, target TEXT NOT NULL, caller TEXT NOT NULL, questions INTEGER NOT NULL, asked REAL NOT NULL,
+    until REAL, changed REAL NOT NULL, is_task INTEGER NOT NULL, due REAL, headline BLOB NOT NULL, body BLOB NOT NULL,
+    claim TEXT, claimed_until REAL NOT NULL DEFAULT 0, mark INTEGER NOT NULL
+) STRICT;
+CREATE INDEX inbox_asked ON inbox_items (asked, id) WHERE is_ended = 0;
+CREATE INDEX inbox_changed ON inbox_items (changed, id);
+CREATE INDEX inbox_ended ON inbox_items (changed, id) WHERE is_ended = 1;
+CREATE INDEX inbox_status ON inbox_items (status, caller);
+CREATE INDEX inbox_due ON inbox_items (due) WHERE due IS NOT NULL;
+CREATE INDEX inbox_mark ON inbox_items (mark);
+CREATE TABLE inbox_hooks (
+    id TEXT PRIMARY KEY, made REAL NOT NULL, due REAL NOT NULL, tries INTEGER NOT NULL, body BLOB NOT NULL,
+    claimed_until REAL NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX inbox_hooks_due ON inbox_hooks (due);
+CREATE TABLE inbox_sessions (name TEXT PRIMARY KEY, body BLOB NOT NULL, until REAL NOT NULL) STRICT;
+CREATE TABLE inbox_marks (mark INTEGER NOT NULL) STRICT;
+INSERT INTO inbox_marks VALUES (0)
+""",
+)
+"""What makes each version of the tables out of the one before."""
+_SEEN = ", ".join(Seen._fields)
+_COLUMNS = ", ".join(Row._fields)
+_MARKS = ", ".join("?" * len(Row._fields))
+_SET = ", ".join(f"{name} = excluded.{name}" for name in Row._fields if name != "id")
+UNREADABLE_PAUSE = 300.0
+"""Seconds for which an item is left alone that cannot be read: its key may come."""
+
+
+class SQLiteInboxStore:
+    """Items in one file, which only its owner may read. `keys` seal what is secret: the first seals, all open."""
+
+    def __init__(self, path: str | Path, keys: Sequence[bytes | bytearray | str]) -> None:
+        self._database = Database(path, _SCHEMA, migrate=_migrate)
+        self._records = Records(keys)
+
+    def pending(self, caller: str, **options: Any) -> PendingView:
+        """The same calls, as a client's `pending_store` keeps them."""
+        store: InboxStore = self
+        return PendingView(store, caller, **options)
+
+    async def add(self, item: Item, tell: Sequence[Hook] = ()) -> Item:
+        """Keep a new item."""
+
+        def add(database: sqlite3.Connection) -> Item:
+            if database.execute("SELECT 1 FROM inbox_items WHERE id = ?", (item.id,)).fetchone():
+                raise AlreadyAnswered(item.id, "there is one with this id already")
+            return self._written(database, item, tell)
+
+        return await self._database.run(add)
+
+    async def put(self, item: Item, tell: Sequence[Hook] = ()) -> Item:
+        """Keep what has become of an item."""
+
+        def put(database: sqlite3.Connection) -> Item:
+            row = database.execute("SELECT revision FROM inbox_items WHERE id = ?", (item.id,)).fetchone()
+            if row is None:
+                raise UnknownPending(item.id)
+            if row[0] != item.revision:
+                raise AlreadyAnswered(item.id, "it was changed meanwhile")
+            return self._written(database, item, tell, "claim = NULL, claimed_until = 0")
+
+        return await self._database.run(put)
+
+    async def answer(
+        self, item_id: str, answers: Mapping[str, Any], *, round: int | None, by: str, now: float, delay: float = 0.0
+    ) -> Item:
+        """Add answers, unless somebody was first."""
+
+        def answer(database: sqlite3.Connection) -> Item:
+            item = self._read(database, item_id)
+            number = item.round if round is None else round
+            return self._written(database, item.answered(answers, round=number, by=by, now=now, delay=delay))
+
+        return await self._database.run(answer)
+
+    async def get(self, item_id: str) -> Item:
+        """One item."""
+        return await self._database.run(lambda database: self._read(database, item_id))
+
+    async def page(self, wanted: Wanted, *, after: str | None = None, most: int = 50) -> Page:
+        """A page of a list."""
+
+        async def read(cut: Cut) -> tuple[list[Seen], int]:
+            return await self._database.run(lambda database: _cut(database, cut), is_soft=True)
+
+        return await page(wanted, after, most, self._records, read)
+
+    async def claim(
+        self, now: float, seconds: float, *, item_id: str | None = None, without: Sequence[str] = ()
+    ) -> Item | None:
+        """An item that is due."""
+        which: tuple[str, list[Any]] = ("id = ? AND is_ended = 0", [item_id])
+        if item_id is None:
+            which = (f"due <= ? AND server NOT IN ({', '.join('?' * len(without))})", [now, *without])
+        statement = (
+            f"SELECT id, revision, due, body FROM inbox_items WHERE {which[0]} AND claimed_until <= ? "
+            "ORDER BY due LIMIT 1"
+        )
+
+        def claim(database: sqlite3.Connection) -> Item | Unreadable | None:
+            row = database.execute(statement, [*which[1], now]).fetchone()
+            if row is None:
+                return None
+            name = uuid.uuid4().hex
+            try:
+                item = self._records.item(row[0], row[1], row[2], row[3], name)
+            except Unreadable as error:
+                database.execute("UPDATE inbox_items SET due = ? WHERE id = ?", (now + UNREADABLE_PAUSE, row[0]))
+                return error
+            change = "UPDATE inbox_items SET claim = ?, claimed_until = ? WHERE id = ?"
+            database.execute(change, (name, now + seconds, row[0]))
+            return item
+
+        found = await self._database.run(claim, is_soft=True)
+        if isinstance(found, Unreadable):
+            raise found
+        return found
+
+    async def renew(self, item: Item, until: float) -> None:
+        """Hold a claim for longer."""
+        statement = "UPDATE inbox_items SET claimed_until = ? WHERE id = ? AND claim = ?"
+        values = (until, item.id, item.claim)
+        if await self._database.run(lambda database: database.execute(statement, values).rowcount, is_soft=True) == 0:
+            raise AlreadyAnswered(item.id, "the claim was lost")
+
+    async def release(self, item: Item, due: float | None) -> None:
+        """Give a claim back."""
+        statement = (
+            "UPDATE inbox_items SET claim = NULL, claimed_until = 0, due = CASE WHEN revision = ? THEN ? ELSE due END "
+            "WHERE id = ? AND claim = ?"
+        )
+        values = (item.revision, due, item.id, item.claim)
+        await self._database.run(lambda database: database.execute(statement, values), is_soft=True)
+
+    async def next_due(self, now: float) -> float | None:
+        """When the next is due."""
+        statement = (
+            "SELECT min(due) FROM (SELECT min(due) AS due FROM inbox_items WHERE due > :now "
+            "UNION ALL SELECT min(due) FROM inbox_hooks WHERE due > :now)"
+        )
+        row: Any = await self._database.run(
+            lambda database: database.execute(statement, {"now": now}).fetchone(), is_soft=True
+        )
+        return None if row[0] is None else float(row[0])
+
+    async def changes(self, since: int | None) -> tuple[int, Sequence[str]]:
+        """What was changed."""
+
+        def changes(database: sqlite3.Connection) -> tuple[int, list[str]]:
+            mark: int = database.execute("SELECT mark FROM inbox_marks").fetchone()[0]
+            if since is None or since == mark:
+                return mark, []
+            rows = database.execute("SELECT id FROM inbox_items WHERE mark > ? ORDER BY mark", (since,))
+            return mark, [name for (name,) in rows]
+
+        return await self._database.run(changes, is_soft=True)
+
+    async def purge(self, now: float, retention: float) -> int:
+        """Forget what ended long ago."""
+
+        def purge(database: sqlite3.Connection) -> int:
+            database.execute("DELETE FROM inbox_sessions WHERE until <= ?", (now,))
+            statement = "DELETE FROM inbox_items WHERE is_ended = 1 AND changed <= ?"
+            return database.execute(statement, (now - retention,)).rowcount
+
+        return await self._database.run(purge)
+
+    async def claim_hook(self, now: float, seconds: float) -> Hook | None:
+        """Something to be told."""
+
+        def claim(database: sqlite3.Connection) -> Hook | None:
+            statement = "SELECT id, body, made, due, tries FROM inbox_hooks WHERE due <= ? AND claimed_until <= ?"
+            while row := database.execute(f"{statement} ORDER BY due LIMIT 1", (now, now)).fetchone():
+                with suppress(Unreadable):
+                    hook = self._records.hook(*row)
+                    change = "UPDATE inbox_hooks SET claimed_until = ? WHERE id = ?"
+                    database.execute(change, (now + seconds, hook.id))
+                    return hook
+                change = "UPDATE inbox_hooks SET due = ? WHERE id = ?"
+                database.execute(change, (now + UNREADABLE_PAUSE, row[0]))
+            return None
+
+        return await self._database.run(claim, is_soft=True)
+
+    async def end_hook(self, hook_id: str) -> None:
+        """It was told."""
+        statement = "DELETE FROM inbox_hooks WHERE id = ?"
+        await self._database.run(lambda database: database.execute(statement, (hook_id,)))
+
+    async def postpone_hook(self, hook: Hook) -> None:
+        """It is told later."""
+        statement = "UPDATE inbox_hooks SET due = ?, tries = ?, claimed_until = 0 WHERE id = ?"
+        values = (hook.due, hook.tries, hook.id)
+        await self._database.run(lambda database: database.execute(statement, values))
+
+    async def keep_session(self, name: str, blob: bytes, until: float) -> None:
+        """Keep what belongs to somebody who has come in."""
+        statement = "INSERT OR REPLACE INTO inbox_sessions VALUES (?, ?, ?)"
+        await self._database.run(lambda database: database.execute(statement, (name, blob, until)))
+
+    async def find_session(self, name: str, now: float) -> bytes | None:
+        """What was kept."""
+        statement = "SELECT body FROM inbox_sessions WHERE name = ? AND until > ?"
+        row = await self._database.run(lambda database: database.execute(statement, (name, now)).fetchone())
+        return None if row is None else bytes(row[0])
+
+    async def drop_session(self, name: str) -> None:
+        """Forget it."""
+        statement = "DELETE FROM inbox_sessions WHERE name = ?"
+        await self._database.run(lambda database: database.execute(statement, (name,)))
+
+    async def aclose(self) -> None:
+        """Close the file."""
+        await self._database.aclose()
+
+    def _read(self, database: sqlite3.Connection, item_id: str) -> Item:
+        statement = "SELECT id, revision, due, body FROM inbox_items WHERE id = ?"
+        row = database.execute(statement, (item_id,)).fetchone()
+        if row is None:
+            raise UnknownPending(item_id)
+        return self._records.item(*row)
+
+    def _written(self, database: sqlite3.Connection, item: Item, tell: Sequence[Hook] = (), also: str = "") -> Item:
+        kept = replace(item, revision=item.revision + 1, claim=None)
+        database.execute("UPDATE inbox_marks SET mark = mark + 1")
+        database.execute(
+            f"INSERT INTO inbox_items ({_COLUMNS}, mark) VALUES ({_MARKS}, (SELECT mark FROM inbox_marks)) "
+            f"ON CONFLICT (id) DO UPDATE SET {_SET}, mark = excluded.mark{', ' + also if also else ''}",
+            self._records.row(kept),
+        )
+        for hook in tell:
+            values = (hook.id, hook.made, hook.due, hook.tries, self._records.sealed_hook(hook))
+            database.execute("INSERT INTO inbox_hooks (id, made, due, tries, body) VALUES (?, ?, ?, ?, ?)", values)
+        return kept
+
+
+def _cut(database: sqlite3.Connection, cut: Cut) -> tuple[list[Seen], int]:
+    chosen = f"status IN ({', '.join('?' * len(cut.statuses))})" + ("" if cut.caller is None else " AND caller = ?")
+    values: list[Any] = [*cut.statuses, *(() if cut.caller is None else (cut.caller,))]
+    total: int = database.execute(f"SELECT count(*) FROM inbox_items WHERE {chosen}", values).fetchone()[0]
+    column, way, sign = ("asked", "", ">") if cut.by_asked else ("changed", " DESC", "<")
+    where = chosen if cut.is_ended is None else f"is_ended = {int(cut.is_ended)} AND {chosen}"
+    if cut.place is not None:
+        where += f" AND ({column}, id) {sign} (?, ?)"
+        values += cut.place
+    # With the + an index on the status is not considered: the order is worth more.
+    where = where.replace("status IN", "+status IN")
+    order = f"ORDER BY {column}{way}, id{way} LIMIT ?"
+    rows = database.execute(f"SELECT {_SEEN} FROM inbox_items WHERE {where} {order}", [*values, cut.most])
+    return [Seen(*row) for row in rows], total
+
+
+def _migrate(database: sqlite3.Connection) -> None:
+    """Bring an older file up to date; a newer one is not touched."""
+    row = database.execute("SELECT version FROM inbox_schema").fetchone()
+    version, latest = 0 if row is None else row[0], len(_VERSIONS)
+    if version > latest:
+        raise sqlite3.DatabaseError(f"it was written by a later version (schema {version}, this one knows {latest})")
+    for script in _VERSIONS[version:]:
+        for statement in script.split(";"):
+            database.execute(statement)
+    if version < latest:
+        database.execute("DELETE FROM inbox_schema")
+        database.execute("INSERT INTO inbox_schema VALUES (?)", (latest,))

@@ -1,0 +1,219 @@
+"""What the inbox's API takes and gives. States, and the credentials of a call's server, are in none of it."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic.json_schema import SkipJsonSchema
+
+from .desk import LONGEST, LONGEST_AUTHORIZATION
+from .hooks import LONGEST_URL
+from .model import WHO, Item, Line, Page, Status
+from .paging import MOST
+
+MOST_ANSWERS = 1000
+LONGEST_WAIT = 60.0
+Json = dict[str, JsonValue]
+
+
+def _whole(value: Any) -> Any:
+    """A number that JSON calls whole, however it is written."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+class _Taken(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Terms(_Taken):
+    """What goes with a call that is handed over."""
+
+    caller: Annotated[
+        str | None, Field(min_length=1, max_length=WHO, description="Who calls; the token's name unless given.")
+    ] = None
+    authorization: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=LONGEST_AUTHORIZATION,
+            description="The Authorization header that the call's server wants. It is sent nowhere else.",
+        ),
+    ] = None
+    hook: Annotated[
+        str | None,
+        Field(max_length=LONGEST_URL, description="Told of questions and of the end: https, or http on localhost."),
+    ] = None
+    seconds: Annotated[
+        float | None, Field(gt=0, le=LONGEST, description="After so many seconds it has expired, unless it has ended.")
+    ] = None
+
+
+class HandOverCall(_Terms):
+    """A call with its questions."""
+
+    pending: Annotated[Json, Field(description="The call, as `Pending.to_json` writes it.")]
+
+
+class HandOverTask(_Terms):
+    """A task that is to be followed."""
+
+    task: Annotated[Json, Field(description="The task, as `TaskInHand.to_json` writes it.")]
+
+
+class Answers(_Taken):
+    """Answers to some or all questions of a round."""
+
+    round: Annotated[
+        int,
+        Field(ge=0, le=1 << 53, description="The round that they answer, as the item says it."),
+        BeforeValidator(_whole),
+    ]
+    answers: Annotated[
+        dict[str, Json],
+        Field(
+            min_length=1,
+            max_length=MOST_ANSWERS,
+            description="By key. To a form: an action (accept, decline or cancel) and its content.",
+        ),
+    ]
+
+
+class ListQuery(BaseModel):
+    """Which items, and from where on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: Annotated[list[Status], Field(description="Which; what has not ended unless given.")] = []
+    q: Annotated[str, Field(max_length=500, description="Words in server, target, caller or question.")] = ""
+    caller: Annotated[str, Field(max_length=WHO)] | SkipJsonSchema[None] = None
+    after: Annotated[str, Field(max_length=500, description="From the page before.")] | SkipJsonSchema[None] = None
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 50
+
+
+class WaitQuery(BaseModel):
+    """For how long to wait, and for what."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait: Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")] = 0.0
+    revision: Annotated[int, Field(ge=0, le=1 << 53, description="What is known already; nothing is with 0.")] = 0
+
+
+class EarlierView(BaseModel):
+    """A question that is answered."""
+
+    key: str
+    round: int
+    request: dict[str, Any]
+    answer: dict[str, Any]
+    by: str
+    at: float
+
+
+class ItemView(BaseModel):
+    """One call or task. Times are seconds since 1970."""
+
+    id: str
+    status: Status
+    revision: Annotated[int, Field(description="Counts every change: give it to wait for the next.")]
+    round: Annotated[int, Field(description="Counts what was asked: give it with answers.")]
+    server: str
+    method: str
+    target: str
+    arguments: dict[str, Any]
+    caller: str
+    is_task: bool
+    questions: Annotated[dict[str, dict[str, Any]], Field(description="What is asked and not answered, by key.")]
+    given: Annotated[list[EarlierView], Field(description="What was answered here, in order.")]
+    note: str | None
+    result: Annotated[dict[str, Any] | None, Field(description="The result, when it is done.")]
+    error: str | None
+    code: Annotated[int | None, Field(description="The code of the error, where it is one of the protocol.")]
+    came: float
+    asked: float
+    until: float | None
+    changed: float
+    page: Annotated[str | None, Field(description="Where people answer it, where the inbox knows its own URL.")]
+
+    @classmethod
+    def of(cls, item: Item, page: str | None) -> Self:
+        """An item, as it is shown."""
+        pending = item.pending
+        return cls(
+            id=item.id,
+            status=item.status,
+            revision=item.revision,
+            round=item.round,
+            server=item.server,
+            method=pending.method,
+            target=item.target,
+            arguments=dict(pending.arguments),
+            caller=item.caller,
+            is_task=item.task is not None,
+            questions={key: pending.requests[key] for key in pending.unanswered},
+            given=[
+                EarlierView(
+                    key=one.key,
+                    round=one.round,
+                    request=dict(one.request),
+                    answer=dict(one.answer),
+                    by=one.by,
+                    at=one.at,
+                )
+                for one in item.given
+            ],
+            note=item.note,
+            result=None if item.result is None else dict(item.result),
+            error=item.error,
+            code=item.code,
+            came=item.came,
+            asked=pending.asked,
+            until=item.until,
+            changed=item.changed,
+            page=page,
+        )
+
+
+class LineView(BaseModel):
+    """An item in a list."""
+
+    id: str
+    status: Status
+    server: str
+    target: str
+    caller: str
+    headline: Annotated[str, Field(description="The first open question in a line, or the last that was answered.")]
+    questions: Annotated[int, Field(description="How many are open.")]
+    asked: float
+    until: float | None
+    changed: float
+    is_task: bool
+
+    @classmethod
+    def of(cls, line: Line) -> Self:
+        """A line, as it is shown."""
+        return cls(**line._asdict())
+
+
+class PageView(BaseModel):
+    """Some items, and where to go on."""
+
+    items: list[LineView]
+    after: Annotated[str | None, Field(description="Give it to get the next page; null at the end.")]
+    total: Annotated[int, Field(description="How many there are of these statuses, whatever words they have.")]
+
+    @classmethod
+    def of(cls, page: Page) -> Self:
+        """A page, as it is shown."""
+        return cls(items=[LineView.of(line) for line in page.lines], after=page.after, total=page.total)
+
+
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457)."""
+
+    type: Literal["about:blank"] = "about:blank"
+    title: str
+    status: int
+    detail: str
+    by: Annotated[str | None, Field(description="Who was first, where somebody was.")] = None
+    at: Annotated[float | None, Field(description="When that was.")] = None
+    errors: Annotated[dict[str, str] | None, Field(description="What is wrong, by key or by place.")] = None

@@ -1,0 +1,54 @@
+"""The samples of the inbox's guide."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx2
+
+from tests.docs.loading import load
+from tests.fleet.processes import until
+from tests.inbox.offices import ANN, SECRET, accept, at_url, run, serving_inbox
+from turnwise.inbox.hooks import Signer
+from turnwise.inbox.model import Hook
+
+
+def test_a_program_waits_for_the_inbox_or_leaves_its_call_there(tmp_path: Path) -> None:
+    sample = load("inbox/asking.py")
+    with at_url(load("start/booking.py").server) as server, serving_inbox(tmp_path / "inbox.db") as line:
+        with ThreadPoolExecutor(1) as elsewhere:
+            booking = elsewhere.submit(run, sample.book(server, line.url, ANN))
+            until(lambda: bool(line.call("GET", "/items").body["items"]))
+            [item] = line.call("GET", "/items").body["items"]
+            [key] = line.call("GET", f"/items/{item['id']}").body["questions"]
+            answers = {"round": 0, "answers": {key: accept(row=12)}}
+            assert line.call("POST", f"/items/{item['id']}/answers", answers).status == 200
+        assert booking.result().structured_content == {"result": "Booked row 12 on TW 2322."}
+        left = run(sample.leave(server, line.url, ANN))
+        assert left.url == f"{line.url}/items/{left.id}"
+        assert line.call("GET", f"/items/{left.id}").body["status"] == "waiting"
+
+
+def test_an_inbox_is_an_application(tmp_path: Path) -> None:
+    app = load("inbox/serving.py").make_app(
+        str(tmp_path / "inbox.db"), "a key that is long enough for this", ANN, ANN[::-1]
+    )
+
+    async def visit() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="https://inbox.example.com") as client:
+            return await client.post("/login", data={"token": ANN})
+
+    reply = run(visit())
+    assert reply.status_code == 303
+    assert reply.headers["set-cookie"].startswith("__Host-turnwise_inbox=")
+
+
+def test_a_hook_is_known_by_its_signature() -> None:
+    sample = load("inbox/hook.py")
+    hook = Hook("msg_1", "https://example.com/", '{"type":"item.asked"}', 0.0, 0.0)
+    headers = Signer([SECRET]).headers(hook, time.time())
+    assert sample.is_from_the_inbox(headers, hook.body.encode(), SECRET)
+    assert not sample.is_from_the_inbox(headers, b"{}", SECRET)
+    late = Signer([SECRET]).headers(hook, time.time() - 1000)
+    assert not sample.is_from_the_inbox(late, hook.body.encode(), SECRET)

@@ -1,0 +1,380 @@
+"""The inbox's API from outside: over HTTP, with tokens, and with all that should not be sent."""
+
+import io
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.inbox import offices
+from tests.inbox.offices import ANN, BOB, Line, accept, at_url, begun, make_server, run, serving_inbox
+from turnwise.inbox import door as door_module
+from turnwise.inbox.api import LARGEST_BODY
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with at_url(make_server()) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    with serving_inbox(tmp_path_factory.mktemp("inbox") / "inbox.db", url="https://inbox.example") as found:
+        yield found
+
+
+def handed(call: Any, **terms: Any) -> dict[str, Any]:
+    return {"pending": json.loads(call.to_json()), **terms}
+
+
+def fresh(name: str, **facts: Any) -> dict[str, Any]:
+    """A call that nobody serves, to be handed over."""
+    return handed(offices.pending(name, **facts))
+
+
+def test_a_call_is_handed_over_answered_and_waited_for(line: Line, url: str) -> None:
+    call = run(begun(url))
+    reply = line.call("POST", "/items", handed(call, caller="night shift", authorization="Bearer s3cret"))
+    assert (reply.status, reply.headers["Location"]) == (201, f"/api/v1/items/{call.id}")
+    item = reply.body
+    assert (item["status"], item["caller"], item["target"], item["round"]) == ("waiting", "night shift", "file", 0)
+    assert item["page"] == f"https://inbox.example/items/{call.id}"
+    assert list(item["questions"]) == ["title"]
+    assert call.state is not None
+    for shown in (reply.body, reply.headers, line.call("GET", "/items").body):
+        assert call.state not in str(shown)
+        assert "s3cret" not in str(shown)
+    answered = line.call(
+        "POST", f"/items/{call.id}/answers", {"round": 0, "answers": {"title": accept(title="a leak")}}
+    )
+    assert (answered.status, answered.body["given"][0]["by"]) == (200, "ann")
+    item = line.follow(call.id, lambda seen: "level" in seen["questions"])
+    body = {"round": item["round"], "answers": {"level": accept(level=3)}}
+    assert line.call("POST", f"/items/{call.id}/answers", body, BOB).body["given"][1]["by"] == "bob"
+    item = line.follow(call.id, lambda seen: "sure" in seen["questions"])
+    line.call("POST", f"/items/{call.id}/answers", {"round": 2, "answers": {"sure": accept(value=True)}})
+    item = line.follow(call.id, lambda seen: seen["status"] == "done")
+    assert item["result"]["content"][0]["text"] == "bug: a leak (3) True"
+    history = line.call("GET", "/items?status=done&status=failed&q=night+leak&caller=night+shift").body
+    assert [one["id"] for one in history["items"]] == []
+    history = line.call("GET", "/items?status=done&status=failed&q=night+file&caller=night+shift").body
+    assert [one["id"] for one in history["items"]] == [call.id]
+
+
+def test_the_same_call_twice_is_the_same_item_and_another_under_its_id_is_a_conflict(line: Line) -> None:
+    assert line.call("POST", "/items", fresh("twice")).status == 201
+    again = line.call("POST", "/items", fresh("twice"))
+    assert (again.status, again.body["id"]) == (200, "twice")
+    other = line.call("POST", "/items", fresh("twice", state="another"))
+    assert (other.status, other.headers["Content-Type"]) == (409, "application/problem+json")
+
+
+def test_the_second_who_answers_is_told_who_was_first(line: Line) -> None:
+    line.call("POST", "/items", fresh("raced"))
+    body = {"round": 0, "answers": {"title": accept(value="x")}}
+    assert line.call("POST", "/items/raced/answers", body, ANN).status == 200
+    late = line.call("POST", "/items/raced/answers", body, BOB)
+    assert (late.status, late.body["by"], late.body["title"]) == (409, "ann", "Conflict")
+    assert "answered by ann" in late.body["detail"]
+    assert abs(late.body["at"] - time.time()) < 60
+
+
+def test_answers_that_do_not_fit_are_told_by_key_and_none_is_kept(line: Line) -> None:
+    requests = {key: offices.question(value={"type": "integer", "minimum": 1}) for key in ("a", "b", "c")}
+    line.call("POST", "/items", fresh("misfits", requests=requests))
+    answers = {"a": accept(value=0), "b": {"action": "accept", "content": {}}, "c": accept(value=1), "d": accept()}
+    wrong = line.call("POST", "/items/misfits/answers", {"round": 0, "answers": answers})
+    assert (wrong.status, sorted(wrong.body["errors"])) == (422, ["a", "b", "d"])
+    assert line.call("GET", "/items/misfits").body["given"] == []
+    some = line.call("POST", "/items/misfits/answers", {"round": 0, "answers": {"c": accept(value=1)}})
+    assert (some.status, sorted(some.body["questions"]), some.body["status"]) == (200, ["a", "b"], "waiting")
+
+
+def test_withdrawn_is_withdrawn(line: Line) -> None:
+    line.call("POST", "/items", fresh("gone"))
+    reply = line.call("DELETE", "/items/gone", token=BOB)
+    assert (reply.status, reply.body["status"], reply.body["error"]) == (200, "failed", "withdrawn by bob")
+    assert line.call("DELETE", "/items/gone").status == 409
+    late = line.call("POST", "/items/gone/answers", {"round": 0, "answers": {"title": accept(value="x")}})
+    assert (late.status, late.body.get("by")) == (409, None)
+
+
+def test_a_long_poll_ends_with_a_change_or_with_its_time(line: Line) -> None:
+    revision = line.call("POST", "/items", fresh("polled")).body["revision"]
+    began = time.monotonic()
+    assert line.call("GET", f"/items/polled?wait=0.2&revision={revision}").body["revision"] == revision
+    assert 0.2 <= time.monotonic() - began < 5
+    assert line.call("GET", f"/items/polled?wait=30&revision={revision + 5}").body["revision"] == revision
+    timer = threading.Timer(0.2, lambda: line.call("DELETE", "/items/polled"))
+    timer.start()
+    assert line.call("GET", f"/items/polled?wait=30&revision={revision}").body["status"] == "failed"
+    timer.join()
+    assert line.call("GET", f"/items/polled?wait=30&revision={revision + 1}").body["status"] == "failed"
+
+
+def test_pages_follow_each_other(line: Line) -> None:
+    for number in range(7):
+        call = fresh(f"page{number}")
+        line.call("POST", "/items", {**call, "caller": "pager"})
+    found: list[str] = []
+    query = "/items?caller=pager&limit=3"
+    page = line.call("GET", query).body
+    assert page["total"] == 7
+    while True:
+        found += [one["id"] for one in page["items"]]
+        if page["after"] is None:
+            break
+        page = line.call("GET", f"{query}&after={page['after']}").body
+    assert sorted(found) == [f"page{number}" for number in range(7)]
+
+
+# Who is let in
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", ANN + "x", ANN[:-1], "é"])
+def test_without_a_token_nothing_is_told(line: Line, token: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "ATTEMPTS", 1000)
+    for method, path in (
+        ("GET", "/items"),
+        ("POST", "/items"),
+        ("GET", "/items/twice"),
+        ("DELETE", "/items/twice"),
+        ("POST", "/items/twice/answers"),
+    ):
+        reply = line.call(method, path, None if method != "POST" else {}, token)
+        assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert reply.headers["Content-Type"] == "application/problem+json"
+
+
+def test_other_schemes_and_cookies_do_not_let_in(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door_module, "ATTEMPTS", 1000)
+    for headers in ({"Authorization": f"Basic {ANN}"}, {"Authorization": ANN}, {"Cookie": f"turnwise_inbox={ANN}"}):
+        assert line.call("GET", "/items", token=None, headers=headers).status == 401
+    assert line.call("GET", "/items", token=None, headers={"Authorization": f"bearer  {ANN} "}).status == 200
+
+
+def test_too_many_wrong_tokens_are_told_to_wait_and_the_right_one_still_passes(tmp_path: Path) -> None:
+    with serving_inbox(tmp_path / "inbox.db") as line:
+        statuses = [line.call("GET", "/items", token="a wrong one").status for _ in range(12)]
+        assert statuses == [401] * 10 + [429] * 2
+        assert int(line.call("GET", "/items", token="a wrong one").headers["Retry-After"]) > 0
+        assert line.call("GET", "/items").status == 200
+
+
+def test_another_host_is_not_served(line: Line) -> None:
+    for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80"):
+        assert line.call("GET", "/items", headers={"Host": host}).status == 421
+    assert line.call("GET", "/items", headers={"Host": "localhost:1234"}).status == 200
+
+
+def test_every_reply_has_the_headers_that_keep_browsers_from_harm(line: Line) -> None:
+    for path, token in (("/items", ANN), ("/items", None), ("/nothing", ANN), ("/openapi.json", None)):
+        headers = {name.lower(): value for name, value in line.call("GET", path, token=token).headers.items()}
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in headers
+
+
+# What should not be sent
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{}",
+        b"\xff\xfe",
+        b'{"pending": 1}',
+        b'{"pending": {}}',
+        b'{"pending": {}, "task": {}}',
+        b'{"task": {}}',
+        b'{"task": {"id": "", "tool": "t", "server": "http://127.0.0.1/"}}',
+        b'{"task": {"id": "x", "tool": "t", "server": 3}}',
+        b'{"task": {"id": "x", "tool": "t", "server": "http://127.0.0.1/", "more": 1}}',
+        b'{"task": {"id": "x", "tool": "t", "arguments": []}}',
+        b'{"pending": {"turnwise": 1}}',
+        b"[" * 100_000,
+        b'{"pending": ' + b'{"a":' * 5000 + b"1" + b"}" * 5001,
+        b'{"pending": {"a": NaN}}',
+        b'{"pending": {"a": "\\ud800"}}',
+    ],
+)
+def test_a_body_that_is_no_call_is_refused_in_words(line: Line, body: bytes) -> None:
+    reply = line.call("POST", "/items", body)
+    assert reply.status in (400, 422)
+    assert reply.headers["Content-Type"] == "application/problem+json"
+    assert reply.body["detail"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"turnwise": 2},
+        {"id": "../up"},
+        {"id": "a/b"},
+        {"id": ""},
+        {"id": "a" * 101},
+        {"id": 3},
+        {"server": None},
+        {"server": "file:///etc/passwd"},
+        {"server": "http://"},
+        {"server": "https://user:word@host/"},
+        {"method": "tools/list"},
+        {"params": {}},
+        {"params": {"name": 3}},
+        {"params": {"name": "x", "arguments": []}},
+        {"requests": {"q": {}}},
+        {"requests": {"q": {"method": "tools/call"}}},
+        {"requests": {"q": {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": 1}}}},
+        {"requests": {"q": {"method": "elicitation/create", "params": {"mode": "url", "url": "javascript:alert(1)"}}}},
+        {"requests": []},
+        {"answers": {"unasked": {"action": "accept"}}},
+        {"answers": {"title": 3}},
+        {"state": 3},
+        {"round": -1},
+        {"round": 1.5},
+        {"round": 10**9},
+        {"asked": "now"},
+        {"asked": -1},
+        {"given": [1]},
+        {"more": 1},
+    ],
+)
+def test_a_call_with_something_wrong_in_it_is_refused(line: Line, change: dict[str, Any]) -> None:
+    body = fresh("wrong")
+    reply = line.call("POST", "/items", {"pending": {**body["pending"], **change}})
+    assert reply.status == 422, reply.body
+    assert line.call("GET", "/items/wrong").status == 404
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"caller": ""},
+        {"caller": "a\nb"},
+        {"caller": "a" * 201},
+        {"caller": 3},
+        {"authorization": "a\r\nb"},
+        {"authorization": ""},
+        {"hook": "http://example.com/"},
+        {"hook": "gopher://localhost"},
+        {"seconds": 0},
+        {"seconds": -3},
+        {"seconds": "10"},
+        {"seconds": 1e12},
+        {"seconds": True},
+        {"unknown": 1},
+    ],
+)
+def test_terms_that_are_wrong_are_refused(line: Line, terms: dict[str, Any]) -> None:
+    reply = line.call("POST", "/items", {**fresh("terms"), **terms})
+    assert (reply.status, line.call("GET", "/items/terms").status) == (422, 404), reply.body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"round": 0},
+        {"answers": {}},
+        {"round": 0, "answers": {}},
+        {"round": 0, "answers": []},
+        {"round": 0, "answers": {"title": "yes"}},
+        {"round": 0, "answers": {"title": {"action": "accept", "content": []}}},
+        {"round": 0, "answers": {"title": {"action": ["accept"]}}},
+        {"round": "0", "answers": {"title": {"action": "decline"}}},
+        {"round": True, "answers": {"title": {"action": "decline"}}},
+        {"round": -1, "answers": {"title": {"action": "decline"}}},
+        {"round": 1, "answers": {"title": {"action": "decline"}}},
+        {"round": 10**30, "answers": {"title": {"action": "decline"}}},
+        {"round": 0, "answers": {"title": {"action": "decline"}}, "more": 1},
+        {"round": 0, "answers": {f"k{number}": {"action": "decline"} for number in range(2000)}},
+    ],
+)
+def test_answers_that_are_none_are_refused(line: Line, body: dict[str, Any]) -> None:
+    line.call("POST", "/items", fresh("answers"))
+    assert line.call("POST", "/items/answers/answers", body).status == 422
+    assert line.call("GET", "/items/answers").body["given"] == []
+
+
+@pytest.mark.parametrize("item_id", ["nothing", "..", "%2e%2e", "a%2Fb", "a%00b", "é", "a" * 200, "%ff"])
+def test_an_id_that_is_none_finds_nothing(line: Line, item_id: str) -> None:
+    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/answers")):
+        body = {"round": 0, "answers": {"title": accept(value="x")}} if method == "POST" else None
+        assert line.call(method, f"/items/{item_id}{path}", body).status in (404, 405, 422)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "status=open",
+        "limit=0",
+        "limit=201",
+        "limit=x",
+        "after=x",
+        "after=",
+        "after=W10",
+        "q=" + "x" * 501,
+        "caller=" + "x" * 201,
+    ],
+)
+def test_a_query_that_is_none_is_refused(line: Line, query: str) -> None:
+    assert line.call("GET", f"/items?{query}").status == 422
+
+
+@pytest.mark.parametrize("query", ["wait=-1", "wait=61", "wait=nan", "wait=inf", "wait=x", "revision=-1", "revision=x"])
+def test_a_wait_that_is_none_is_refused(line: Line, query: str) -> None:
+    line.call("POST", "/items", fresh("waited"))
+    assert line.call("GET", f"/items/waited?{query}").status == 422
+
+
+def test_a_body_that_is_too_large_is_not_read(line: Line) -> None:
+    large = io.BytesIO(b" " * (LARGEST_BODY + 1))
+    assert line.call("POST", "/items", data=large, headers={"Content-Type": "application/json"}).status == 413
+
+    async def endless() -> Any:
+        for _ in range(3):
+            yield b" " * (LARGEST_BODY // 2)
+
+    reply = line.call("POST", "/items", data=endless(), headers={"Content-Type": "application/json"})
+    assert (reply.status, reply.headers["Content-Type"]) == (413, "application/problem+json")
+
+
+def test_a_length_that_is_a_lie_harms_nobody(line: Line) -> None:
+    host, port = line.url.removeprefix("http://").split(":")
+    for length in ("-1", "abc", "99999999999999999999999"):
+        with socket.create_connection((host, int(port))) as connection:
+            head = f"POST /api/v1/items HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+            connection.sendall(head.encode())
+            connection.settimeout(5)
+            assert connection.recv(100).startswith((b"HTTP/1.1 400", b"HTTP/1.1 413"))
+    assert line.call("GET", "/items").status == 200
+
+
+def test_methods_and_paths_that_are_not_there_are_told_so(line: Line) -> None:
+    for method, path, status in (("PUT", "/items", 405), ("PATCH", "/items/twice", 405), ("GET", "/nothing", 404)):
+        reply = line.call(method, path)
+        assert (reply.status, reply.headers["Content-Type"]) == (status, "application/problem+json")
+
+
+def test_the_description_is_openapi_and_names_what_is_needed(line: Line) -> None:
+    found = line.call("GET", "/openapi.json", token=None).body
+    assert found["openapi"].startswith("3.1")
+    assert found["servers"] == [{"url": "/api/v1"}]
+    assert sorted(found["paths"]) == ["/items", "/items/{item_id}", "/items/{item_id}/answers"]
+    for operations in found["paths"].values():
+        for operation in operations.values():
+            assert operation["security"]
+            assert set(operation["responses"]) > {"401", "429"}
+            assert list(operation["responses"]["401"]["content"]) == ["application/problem+json"]

@@ -1,0 +1,367 @@
+"""The inbox at work: calls of real servers are handed over, answered, and carried on."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.inbox import offices
+from tests.inbox.offices import accept, asks, at_url, begun, is_over, make_server, opened, run, until
+from turnwise import (
+    AlreadyAnswered,
+    CallerError,
+    Client,
+    Context,
+    InvalidAnswer,
+    TaskInHand,
+    TaskOptions,
+    UnknownPending,
+)
+from turnwise.inbox import working
+from turnwise.inbox.desk import Inbox
+from turnwise.inbox.model import TooLate, Wanted
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with at_url(make_server()) as found:
+        yield found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "inbox.db"
+
+
+def test_a_call_of_three_rounds_is_answered_in_the_inbox_and_comes_to_its_result(url: str, path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(await begun(url), caller="agent")
+            assert (item.status, item.headline, item.server, item.target) == (
+                "waiting",
+                "What is it about?",
+                url,
+                "file",
+            )
+            item = await inbox.answer(item.id, {"title": accept(title="a leak")}, round=item.round, by="ann")
+            assert item.status == "going"
+            item = await until(inbox, item.id, asks("level"))
+            assert item.headline == "How bad is 'a leak'?"
+            await inbox.answer(item.id, {"level": accept(level=4)}, round=item.round, by="bob")
+            item = await until(inbox, item.id, asks("sure"))
+            await inbox.answer(item.id, {"sure": accept(value=True)}, round=item.round, by="ann")
+            item = await until(inbox, item.id, is_over)
+            assert item.status == "done"
+            assert item.result is not None
+            assert item.result["content"][0]["text"] == "bug: a leak (4) True"
+            assert [(one.key, one.by, one.round) for one in item.given] == [
+                ("title", "ann", 0),
+                ("level", "bob", 1),
+                ("sure", "ann", 2),
+            ]
+            assert item.pending.state is None
+
+    run(work())
+
+
+def test_a_decline_goes_on_too(url: str, path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(await begun(url), caller="agent")
+            await inbox.answer(item.id, {"title": {"action": "decline"}}, round=0, by="ann")
+            item = await until(inbox, item.id, is_over)
+            assert item.result is not None
+            assert item.result["content"][0]["text"] == "nothing was filed: decline"
+
+    run(work())
+
+
+def test_of_two_who_answer_the_first_wins_and_the_second_is_told_who_it_was(url: str, path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(await begun(url), caller="agent")
+            answers = [
+                inbox.answer(item.id, {"title": accept(title=f"by {name}")}, round=0, by=name)
+                for name in ("ann", "bob")
+            ]
+            outcomes = await asyncio.gather(*answers, return_exceptions=True)
+            [late] = [one for one in outcomes if isinstance(one, TooLate)]
+            [won] = [one for one in outcomes if not isinstance(one, BaseException)]
+            assert late.by == won.given[0].by
+            item = await until(inbox, item.id, asks("level"))
+            with pytest.raises(TooLate) as told:
+                await inbox.answer(item.id, {"title": accept(title="again")}, round=0, by="eve")
+            assert told.value.by == late.by
+            assert len((await inbox.get(item.id)).given) == 1
+
+    run(work())
+
+
+def test_an_answer_that_does_not_fit_changes_nothing(url: str, path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(await begun(url), caller="agent")
+            for answers in (
+                {"title": accept(title="x")},
+                {"title": accept()},
+                {"title": accept(title=3)},
+                {"title": {"action": "perhaps"}},
+                {"title": "yes"},
+                {"other": accept(title="fine")},
+            ):
+                with pytest.raises(InvalidAnswer):
+                    await inbox.answer(item.id, answers, round=0, by="ann")
+            with pytest.raises(CallerError):
+                await inbox.answer(item.id, {}, round=0, by="ann")
+            with pytest.raises(CallerError):
+                await inbox.answer(item.id, {"title": accept(title="fine")}, round=1, by="ann")
+            assert await inbox.get(item.id) == item
+            with pytest.raises(UnknownPending):
+                await inbox.answer("nothing", {"title": accept(title="fine")}, round=0, by="ann")
+
+    run(work())
+
+
+def test_the_same_call_handed_over_twice_is_one_item_and_another_under_its_id_is_refused(url: str, path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            call = await begun(url)
+            first = await inbox.hand_over(call, caller="agent")
+            await inbox.answer(first.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            again = await inbox.hand_over(call, caller="agent")
+            assert (again.id, len(again.given)) == (first.id, 1)
+            with pytest.raises(AlreadyAnswered):
+                await inbox.hand_over(replace(call, state="another"), caller="agent")
+
+    run(work())
+
+
+def test_what_cannot_be_taken_is_refused_in_words(path: Path) -> None:
+    call = offices.pending()
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (replace(call, server=None), {}),
+        (replace(call, server="python server.py"), {}),
+        (replace(call, server="file:///etc/passwd"), {}),
+        (replace(call, server="http://user:word@host/mcp"), {}),
+        (replace(call, server="http://host:99999/mcp"), {}),
+        (replace(call, server="http://elsewhere/mcp"), {}),
+        (replace(call, id="../../etc"), {}),
+        (replace(call, id=""), {}),
+        (replace(call, round=10**6), {}),
+        (call, {"caller": ""}),
+        (call, {"caller": "a\nb"}),
+        (call, {"caller": "a" * 1000}),
+        (call, {"authorization": "Bearer a\r\nX: y"}),
+        (call, {"authorization": "a" * 100_000}),
+        (call, {"seconds": 0}),
+        (call, {"seconds": -1}),
+        (call, {"seconds": 1e300}),
+        (call, {"seconds": float("nan")}),
+        (call, {"hook": "http://example.com/"}),
+        (call, {"hook": "ftp://localhost/"}),
+        (call, {"hook": "https://user@example.com/"}),
+        (call, {"hook": "https://"}),
+        (call, {"hook": "https://example.com/ x"}),
+        (call, {"hook": "https://example.com:0/"}),
+        (TaskInHand("t", "tool"), {}),
+    ]
+
+    async def work() -> None:
+        async with opened(path, servers=["http://127.0.0.1:9"]) as inbox:
+            for one, options in cases:
+                with pytest.raises(CallerError):
+                    await inbox.hand_over(one, **{"caller": "agent", **options})
+            assert (await inbox.page(Wanted())).total == 0
+            deaf = Inbox(inbox.store)
+            with pytest.raises(CallerError, match="no secret"):
+                await deaf.hand_over(call, caller="agent", hook="https://example.com/")
+
+    run(work())
+
+
+def test_times_that_a_caller_says_are_held_within_reason(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            for number, moment in enumerate((0, 1e300, 10**400)):
+                item = await inbox.hand_over(offices.pending(f"c{number}", asked=moment, began=moment), caller="agent")
+                assert time.time() - 366 * 24 * 3600 < item.pending.asked <= time.time()
+
+    run(work())
+
+
+def test_a_call_that_fails_ends_with_the_servers_words(url: str, path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(await begun(url, "fail"), caller="agent")
+            await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            item = await until(inbox, item.id, is_over)
+            assert (item.status, item.result is None) in (("failed", True), ("done", False))
+            assert "not for clients" not in str(item.error) + str(item.result)
+
+    run(work())
+
+
+def test_a_state_that_the_server_does_not_take_begins_the_call_anew_and_old_answers_are_used(
+    url: str, path: Path
+) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            call = replace(await begun(url), state="s1.forged")
+            item = await inbox.hand_over(call, caller="agent")
+            await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            item = await until(inbox, item.id, asks("level"))
+            assert item.round == 1
+
+    run(work())
+
+
+def test_a_server_that_is_away_is_asked_again_and_the_item_says_so(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "FIRST_PAUSE", 0.05)
+
+    async def work() -> None:
+        async with opened(path) as inbox:
+            with at_url(make_server()) as leaving:
+                call = await begun(leaving)
+            item = await inbox.hand_over(call, caller="agent")
+            await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            item = await until(inbox, item.id, lambda seen: seen.tries > 1)
+            assert item.status == "going"
+            assert "cannot be reached" in str(item.note)
+            port = int(leaving.rpartition(":")[2].partition("/")[0])
+            with at_url(make_server(), port):
+                item = await until(inbox, item.id, asks("level"))
+                assert item.note is None
+
+    run(work())
+
+
+def test_a_server_that_stays_away_for_too_long_has_failed(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path, work={"patience": 0.0}) as inbox:
+            item = await inbox.hand_over(offices.pending(), caller="agent")
+            await inbox.answer(item.id, {"title": accept(value="a leak")}, round=0, by="ann")
+            item = await until(inbox, item.id, is_over)
+            assert item.status == "failed"
+            assert "away" in str(item.error)
+
+    run(work())
+
+
+def test_a_call_expires_at_its_time_and_takes_no_answer_after_it(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(offices.pending(), caller="agent", seconds=0.3)
+            item = await until(inbox, item.id, is_over)
+            assert item.status == "expired"
+            with pytest.raises(TooLate, match="expired"):
+                await inbox.answer(item.id, {"title": accept(value="late")}, round=0, by="ann")
+
+    run(work())
+
+
+def test_a_call_that_is_withdrawn_is_over(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(offices.pending(), caller="agent")
+            item = await inbox.withdraw(item.id, by="ann")
+            assert (item.status, item.error) == ("failed", "withdrawn by ann")
+            with pytest.raises(TooLate):
+                await inbox.withdraw(item.id, by="bob")
+            with pytest.raises(TooLate):
+                await inbox.answer(item.id, {"title": accept(value="late")}, round=0, by="bob")
+
+    run(work())
+
+
+def test_what_ended_long_ago_is_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "PURGE_SECONDS", 0.05)
+
+    async def work() -> None:
+        async with opened(path, work={"retention": 0.1}) as inbox:
+            kept = await inbox.hand_over(offices.pending("kept"), caller="agent")
+            gone = await inbox.hand_over(offices.pending("gone"), caller="agent")
+            await inbox.withdraw(gone.id, by="ann")
+            for _ in range(200):
+                await asyncio.sleep(0.02)
+                try:
+                    await inbox.get(gone.id)
+                except UnknownPending:
+                    break
+            else:
+                pytest.fail("it is still there")
+            assert await inbox.get(kept.id) == kept
+
+    run(work())
+
+
+def test_what_another_process_does_is_heard_of(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as here, opened(path) as there:
+            item = await here.hand_over(offices.pending(), caller="agent")
+            hearing = asyncio.ensure_future(anext(aiter(here.changes())))
+            waiting = asyncio.ensure_future(until(here, item.id, lambda seen: bool(seen.given)))
+            await asyncio.sleep(0.05)
+            await there.answer(item.id, {"title": accept(value="x")}, round=0, by="ann")
+            assert item.id in await hearing
+            assert (await waiting).given[0].by == "ann"
+
+    run(work())
+
+
+def test_who_waits_is_let_go_when_the_inbox_ends(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(offices.pending(), caller="agent")
+
+            async def follow() -> AsyncIterator[Any]:
+                async for seen in inbox.follow(item.id):
+                    yield seen
+
+            following = asyncio.ensure_future(_all(follow()))
+            polling = asyncio.ensure_future(inbox.changed_from(item.id, item.revision, 60))
+            await asyncio.sleep(0.05)
+        assert len(await following) == 1
+        assert (await polling).revision == item.revision
+
+    run(work())
+
+
+async def _all(found: AsyncIterator[Any]) -> list[Any]:
+    return [one async for one in found]
+
+
+def test_a_task_is_followed_and_its_questions_answered(path: Path) -> None:
+    server = make_server(tasks=TaskOptions(poll=0.05))
+
+    @server.tool(task="always")
+    async def build(name: str, ctx: Context) -> str:
+        """Build something."""
+        answer = await ctx.elicit("Which colour?", str, key="colour")
+        other = await ctx.elicit("And how many?", int, key="count")
+        return f"{name}: {answer.data} {other.data}"  # type: ignore[union-attr]
+
+    async def work(url: str) -> None:
+        async with opened(path) as inbox:
+            async with Client(url) as client:
+                task = await client.begin("build", {"name": "boat"})
+            assert isinstance(task, TaskInHand)
+            item = await inbox.hand_over(task, caller="agent")
+            assert await inbox.hand_over(task, caller="agent") == item
+            item = await until(inbox, item.id, asks("colour"))
+            assert item.headline == "Which colour?"
+            await inbox.answer(item.id, {"colour": accept(value="red")}, round=item.round, by="ann")
+            item = await until(inbox, item.id, asks("count"))
+            await inbox.answer(item.id, {"count": accept(value=3)}, round=item.round, by="bob")
+            item = await until(inbox, item.id, is_over)
+            assert item.result is not None
+            assert item.result["content"][0]["text"] == "boat: red 3"
+            assert [one.by for one in item.given] == ["ann", "bob"]
+
+    with at_url(server) as url:
+        run(work(url))

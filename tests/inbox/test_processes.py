@@ -1,0 +1,336 @@
+"""Inboxes as real processes: killed between answers and while they carry a call on, two at a time on one store."""
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.inbox import offices
+from tests.inbox.offices import ANN, BOB, PATIENCE, Line, Reply, accept, at_url, make_server, run
+from tests.unit.joined import ENVIRONMENT
+from turnwise import Client, Context, Pending, _postgres
+from turnwise.cli.app import app
+
+IN_ORDER = -signal.SIGTERM
+"""How a server ends that was told to: by the signal, after it has done what was to be done."""
+COMMAND = [sys.executable, "-m", "turnwise.cli"]
+TOKENS = f"# who may come in\nann:{ANN}\nbob: {BOB}\n"
+
+
+class Process:
+    """An inbox that was started by the command."""
+
+    def __init__(self, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [*COMMAND, "inbox", "--port", "0", *options],
+            env=ENVIRONMENT,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        self.said: list[str] = []
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.said.append(line)
+            if found := re.match(r"The inbox is at (http://\S+)/", line):
+                self.line = Line(found[1], None)  # type: ignore[arg-type] # it is in another process
+                return
+        raise AssertionError("".join(self.said))
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """How it ended."""
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        code = self._process.wait(PATIENCE)
+        if self._process.stderr is not None and not self._process.stderr.closed:
+            self.said += self._process.stderr.readlines()
+            self._process.stderr.close()
+        return code
+
+
+@contextmanager
+def started(*options: str) -> Iterator[Process]:
+    process = Process(*options)
+    try:
+        yield process
+    finally:
+        process.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> str:
+    path = tmp_path / "tokens"
+    path.write_text(TOKENS)
+    path.chmod(0o600)
+    return str(path)
+
+
+def call(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "call", *words],
+        env={**ENVIRONMENT, "INBOX_TOKEN": ANN, **variables},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def answer(line: Line, item: Any, token: str = ANN, **answers: Any) -> Reply:
+    body = {"round": item["round"], "answers": answers}
+    return line.call("POST", f"/items/{item['id']}/answers", body, token)
+
+
+async def waited(url: str, line: Line, item_id: str) -> Any:
+    async with Client(url, inbox=line.url, inbox_token=ANN) as client:
+        return await client.wait_for(item_id)
+
+
+def test_an_inbox_is_killed_between_answers_and_another_goes_on(tmp_path: Path, tokens: str) -> None:
+    options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens]
+    with at_url(make_server()) as url:
+        with started(*options) as first:
+            told = ["--inbox", first.line.url, "--inbox-token-env", "INBOX_TOKEN", "--leave", "--json"]
+            left = call(url, "file", "kind=bug", *told)
+            assert (left.returncode, left.stderr) == (0, "")
+            found = json.loads(left.stdout)
+            assert found["url"] == f"{first.line.url}/items/{found['item']}"
+            item = first.line.call("GET", f"/items/{found['item']}").body
+            assert answer(first.line, item, title=accept(title="a leak")).status == 200
+            first.line.follow(item["id"], lambda seen: "level" in seen["questions"])
+            assert first.end(signal.SIGKILL) == -signal.SIGKILL
+        with started(*options) as second:
+            item = second.line.call("GET", f"/items/{item['id']}").body
+            assert list(item["questions"]) == ["level"]
+            assert answer(second.line, item, BOB, level=accept(level=5)).status == 200
+            item = second.line.follow(item["id"], lambda seen: "sure" in seen["questions"])
+            assert answer(second.line, item, sure=accept(value=True)).status == 200
+            result = run(waited(url, second.line, item["id"]))
+            assert result.content[0].text == "bug: a leak (5) True"
+            assert [one["by"] for one in second.line.call("GET", f"/items/{item['id']}").body["given"]] == [
+                "ann",
+                "bob",
+                "ann",
+            ]
+            assert second.end() == IN_ORDER
+
+
+def test_an_inbox_is_killed_while_it_carries_a_call_on_and_another_takes_it_over(tmp_path: Path, tokens: str) -> None:
+    server, reached = make_server(), tmp_path / "reached"
+
+    @server.tool()
+    async def slow(ctx: Context) -> str:
+        """Take a while after the answer, the first time."""
+        await ctx.elicit("Ready?", bool, key="ready")
+        if not reached.exists():
+            reached.touch()
+            import asyncio
+
+            await asyncio.sleep(30)
+        return "there"
+
+    options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens, "--takeover", "1"]
+    with at_url(server) as url, started(*options) as first, started(*options) as second:
+        item = handed(first.line, run(offices.begun(url, "slow")))
+        answer(first.line, item, ready=accept(value=True))
+        # Either of the two may have taken it; the one that has it is the one whose connection the server holds.
+        ends = time.monotonic() + PATIENCE
+        while not reached.exists():
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        busy, other = (first, second) if has_connection(first, url) else (second, first)
+        busy.end(signal.SIGKILL)
+        done = other.line.follow(item["id"], lambda seen: seen["status"] == "done")
+        assert done["result"]["content"][0]["text"] == "there"
+
+
+def has_connection(process: Process, url: str) -> bool:
+    """Whether a process is connected to a server at this moment."""
+    port = int(url.rpartition(":")[2].partition("/")[0])
+    inodes = {
+        line.split()[9]
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
+        if line.split()[2].endswith(f":{port:04X}") and line.split()[3] == "01"
+    }
+    folder = Path(f"/proc/{process._process.pid}/fd")
+    return any(os.readlink(file) in {f"socket:[{inode}]" for inode in inodes} for file in folder.iterdir())
+
+
+def handed(line: Line, pending: Pending, **terms: Any) -> Any:
+    reply = line.call("POST", "/items", {"pending": json.loads(pending.to_json()), **terms})
+    assert reply.status == 201, reply.body
+    return reply.body
+
+
+def test_two_processes_that_are_answered_at_once_take_one_answer_each_time(tmp_path: Path, tokens: str) -> None:
+    options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens]
+    with started(*options) as first, started(*options) as second:
+        check_races(first.line, second.line)
+
+
+def check_races(first: Line, second: Line) -> None:
+    count = 6
+    items = [handed(first, offices.pending(f"race{number}")) for number in range(count)]
+
+    def race(line: Line, token: str) -> list[Reply]:
+        return [answer(line, item, token, title=accept(value=token)) for item in items]
+
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = list(threads.map(race, (first, second), (ANN, BOB)))
+    for item, ann, bob in zip(items, *outcomes, strict=True):
+        assert sorted((ann.status, bob.status)) == [200, 409]
+        winner = "ann" if ann.status == 200 else "bob"
+        assert (bob if winner == "ann" else ann).body["by"] == winner
+        for line in (first, second):
+            assert [one["by"] for one in line.call("GET", f"/items/{item['id']}").body["given"]] == [winner]
+
+
+def test_two_inboxes_on_postgres_share_what_waits_and_what_is_done(tmp_path: Path, tokens: str, postgres: Any) -> None:
+    (tmp_path / "keys").write_text(secrets.token_urlsafe(32) + "\n")
+    (tmp_path / "keys").chmod(0o600)
+    server, rounds = make_server(), tmp_path / "rounds"
+
+    @server.tool()
+    async def once(number: int, ctx: Context) -> str:
+        """Count how often it goes on."""
+        answer = await ctx.elicit("Ready?", bool, key="ready")
+        with rounds.open("a") as file:
+            file.write(f"{number}\n")
+        return f"{number} {answer.action}"
+
+    options = ["--store", postgres.address, "--keys-file", str(tmp_path / "keys"), "--tokens-file", tokens]
+    with at_url(server) as url, started(*options) as first, started(*options) as second:
+        lines = (first.line, second.line)
+        check_races(*lines)
+        items = [handed(lines[number % 2], run(offices.begun(url, "once", number=number))) for number in range(6)]
+        for number, item in enumerate(items):
+            assert answer(lines[(number + 1) % 2], item, ready=accept(value=True)).status == 200
+        for number, item in enumerate(items):
+            done = lines[number % 2].follow(item["id"], lambda seen: seen["status"] == "done")
+            assert done["result"]["content"][0]["text"] == f"{number} accept"
+        assert sorted(rounds.read_text().split()) == [str(number) for number in range(6)]
+        first.end(signal.SIGKILL)
+        item = handed(second.line, run(offices.begun(url, "once", number=9)))
+        answer(second.line, item, ready=accept(value=True))
+        second.line.follow(item["id"], lambda seen: seen["status"] == "done")
+
+
+def test_a_call_from_the_command_line_waits_for_the_people_at_the_inbox(tmp_path: Path, tokens: str) -> None:
+    options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens]
+    with at_url(make_server()) as url, started(*options) as inbox, ThreadPoolExecutor(1) as threads:
+        told = ("--inbox", inbox.line.url, "--inbox-token-env", "INBOX_TOKEN")
+        calling = threads.submit(call, url, "file", "kind=bug", *told)
+        ends = time.monotonic() + PATIENCE
+        while not (found := inbox.line.call("GET", "/items").body["items"]):
+            assert time.monotonic() < ends
+        answer(inbox.line, {"id": found[0]["id"], "round": 0}, title={"action": "decline"})
+        done = calling.result()
+        assert (done.returncode, done.stdout.strip()) == (0, "nothing was filed: decline")
+        assert f"/items/{found[0]['id']}" in done.stderr
+        refused = call(url, "file", "kind=bug", *told, INBOX_TOKEN="a wrong token, and long enough")
+        assert (refused.returncode, "401" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--leave"], "belong to --inbox"),
+        (["--inbox-token-env", "X"], "belong to --inbox"),
+        (["--inbox", "http://127.0.0.1:9", "--inbox-token-env", "NOT_SET"], "NOT_SET is not set"),
+        (["--inbox", "ftp://inbox"], "not the URL of an inbox"),
+    ],
+)
+def test_a_call_with_options_that_do_not_go_together_is_wrong_usage(words: list[str], told: str) -> None:
+    done = refused("call", "http://127.0.0.1:9/mcp", "file", *words)
+    assert (done.exit_code, told in re.sub(r"[\s│]+", " ", done.stderr)) == (2, True)
+
+
+# The command itself
+
+
+def test_a_key_and_a_token_are_drawn_where_none_is_given_and_said_in_a_line_each(tmp_path: Path) -> None:
+    store, key = tmp_path / "inbox.db", tmp_path / "inbox.db.key"
+    with started("--store", str(store)) as inbox:
+        [line] = [line for line in inbox.said if "key" in line]
+        assert str(key) in line
+        assert (key.stat().st_mode & 0o777, store.stat().st_mode & 0o777) == (0o600, 0o600)
+        drawn = key.read_text()
+        assert inbox.line.call("GET", "/items", token=ANN).status == 401
+        assert inbox.end() == IN_ORDER
+        [login] = [line for line in inbox.said if "Sign in" in line]
+        found = re.search(r"(http://\S+)/login with the token (\S+)", login)
+        assert found is not None
+        assert found[1] == inbox.line.url
+    with started("--store", str(store)) as again:
+        assert key.read_text() == drawn
+        assert not [line for line in again.said if "key" in line]
+        assert again.end() == IN_ORDER
+        [login] = [line for line in again.said if "Sign in" in line]
+        assert found[2] not in login, "each process draws its own"
+    key.unlink()
+    lost = refused("inbox", "--store", str(store))
+    assert (lost.exit_code, "is not there" in lost.stderr) == (2, True)
+
+
+def refused(*words: str, **variables: str) -> Any:
+    """A command that ends before it serves, in this process."""
+    return CliRunner().invoke(app, [*words], env=variables)
+
+
+def test_what_is_wrong_with_its_options_is_said_and_the_inbox_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_postgres, "PAUSES", ())
+    (tmp_path / "short").write_text("ann:short\n")
+    (tmp_path / "none").write_text("# nobody\n")
+    (tmp_path / "odd").write_text("ann\n")
+    store = ["--store", str(tmp_path / "inbox.db")]
+    nowhere = "postgresql://nobody@127.0.0.1:9/none"
+    cases: list[tuple[list[str], int, str]] = [
+        ([*store, "--keys-file", "a", "--keys-env", "B"], 2, "not both"),
+        ([*store, "--keys-env", "NOT_SET"], 2, "not set"),
+        ([*store, "--tokens-file", str(tmp_path / "short")], 2, "at least 20"),
+        ([*store, "--tokens-file", str(tmp_path / "none")], 2, "no token"),
+        ([*store, "--tokens-file", str(tmp_path / "odd")], 2, "line 1"),
+        ([*store, "--tokens-file", str(tmp_path / "missing")], 2, "No such file"),
+        ([*store, "--hook-secret-env", "HOOKS"], 2, "whsec_"),
+        ([*store, "--hook-secret-env", "NOT_SET"], 2, "not set"),
+        ([*store, "--log-level", "loud"], 2, "a level is one of"),
+        (["--store", nowhere], 2, "--keys-file or --keys-env"),
+        (["--store", nowhere, "--keys-env", "KEYS"], 3, "cannot be used"),
+        (["--store", str(tmp_path / "no" / "folder" / "inbox.db")], 3, "No such file"),
+    ]
+    for options, code, words in cases:
+        done = refused("inbox", "--port", "0", *options, HOOKS="secret", KEYS="k" * 40)
+        assert (done.exit_code, words in re.sub(r"[\s│]+", " ", done.stderr)) == (code, True), (options, done.stderr)
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        options = ("--store", str(tmp_path / "inbox.db"), "--port", str(taken.getsockname()[1]))
+        assert refused("inbox", *options).exit_code == 3
+
+
+def test_who_waits_is_let_go_when_the_inbox_is_told_to_end(tmp_path: Path, tokens: str) -> None:
+    options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens]
+    with started(*options) as inbox, ThreadPoolExecutor(1) as threads:
+        item = handed(inbox.line, offices.pending())
+        waiting = threads.submit(inbox.line.call, "GET", f"/items/{item['id']}?wait=15&revision={item['revision']}")
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert inbox.end() == IN_ORDER
+        assert time.monotonic() - began < 5
+        assert waiting.result().body["revision"] == item["revision"]
