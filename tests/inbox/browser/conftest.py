@@ -1,4 +1,4 @@
-"""A real browser, an inbox and a server that asks, in processes of their own; one of each for a module."""
+"""A real browser, an inbox and a server that asks, in processes of their own; one of each for all these tests."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
 
 from tests.fleet.processes import Instance, environment
 from tests.inbox.browser.serving import ANN, PROGRAM
@@ -23,7 +23,8 @@ from turnwise.dialects.calling import PEOPLE
 
 HERE = Path(__file__).parent
 SCREENSHOTS = HERE.parents[2] / ".cache" / "screenshots"
-PATIENCE = 10_000
+PATIENCE = 15_000
+expect.set_options(timeout=PATIENCE)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -75,21 +76,21 @@ def chromium() -> str:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
-    """For a module at a time: while it is there, other tests could have no loop in this thread."""
+    """For these tests only: while it is there, no other could have a loop in this thread."""
     with sync_playwright() as playwright:
         yield playwright
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser(playwright: Playwright, chromium: str) -> Iterator[Browser]:
     browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
     yield browser
     browser.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def office(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     place = tmp_path_factory.mktemp("office")
     with ExitStack() as stack:
@@ -107,7 +108,7 @@ def office(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 Enter = Callable[..., Page]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def enter(browser: Browser, office: Office) -> Iterator[Enter]:
     """Open a page as somebody who is signed in. Whatever goes wrong in a page fails its test."""
     contexts: list[BrowserContext] = []

@@ -16,7 +16,12 @@ function remember(place) {
   for (const column of columnsOf(place)) for (const part of partsOf(column)) received.set(part, asText(part));
 }
 
-function swapColumn(old, fresh) {
+// A question that is still asked is left as the reader has it, unless the reader sent it and hears what is wrong with it.
+function isLeft(part, sent) {
+  return part.hasAttribute("data-lasting") && !part.contains(sent);
+}
+
+function swapColumn(old, fresh, sent) {
   const wanted = new Map(partsOf(fresh).map((part) => [part.dataset.part, part]));
   for (const part of partsOf(old)) if (!wanted.has(part.dataset.part)) part.remove();
   const known = new Map(partsOf(old).map((part) => [part.dataset.part, part]));
@@ -24,8 +29,8 @@ function swapColumn(old, fresh) {
   for (const [name, part] of wanted) {
     const text = received.get(part);
     let here = known.get(name);
-    if (here && here.dataset.column && part.dataset.column) swapColumn(here, part);
-    else if (here && received.get(here) !== text) { here.replaceWith(part); here = part; }
+    if (here && here.dataset.column && part.dataset.column) swapColumn(here, part, sent);
+    else if (here && received.get(here) !== text && !isLeft(here, sent)) { here.replaceWith(part); here = part; }
     else if (!here) here = part;
     const after = last ? last.nextElementSibling : old.firstElementChild;
     if (here !== after) old.insertBefore(here, after);
@@ -34,7 +39,7 @@ function swapColumn(old, fresh) {
   }
 }
 
-function swap(html) {
+function swap(html, sent = null) {
   const fresh = document.createElement("template");
   fresh.innerHTML = html;
   const whole = fresh.content.firstElementChild;
@@ -46,7 +51,7 @@ function swap(html) {
   const topColumns = (place) => [place, ...columnsOf(place)].filter((one) => one.dataset.column && !one.dataset.part);
   const columns = new Map(topColumns(whole).map((one) => [one.dataset.column, one]));
   for (const column of topColumns(old)) {
-    if (columns.has(column.dataset.column)) swapColumn(column, columns.get(column.dataset.column));
+    if (columns.has(column.dataset.column)) swapColumn(column, columns.get(column.dataset.column), sent);
   }
   prepare(live);
   if (typed.some((form) => !document.contains(form))) overtaken(whole.dataset.last, whole.dataset.me);
@@ -201,7 +206,7 @@ async function send(event) {
   form.setAttribute("aria-busy", "true");
   try {
     const reply = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "live" }, redirect: "manual" });
-    if ([200, 409, 410, 422].includes(reply.status)) swap(await reply.text());
+    if ([200, 409, 422].includes(reply.status)) swap(await reply.text(), form);
     else location.reload();
     if (!document.contains(form) || reply.status !== 200) focusFirst();
   } catch {
