@@ -35,31 +35,32 @@ async def page(
     after: str | None,
     most: int,
     records: Records,
-    read: Callable[[Cut], Awaitable[tuple[list[Seen], int]]],
+    read: Callable[[Cut], Awaitable[list[Seen]]],
+    count: Callable[[Cut], Awaitable[int]],
 ) -> Page:
-    """A page of what is wanted. `read` gives rows, and how many there are in all."""
+    """A page of what is wanted. `read` gives rows, and `count` how many there are in all."""
     most = max(1, min(most, MOST))
     words = [word.casefold() for word in wanted.words if word]
     cut = Cut(wanted.statuses, wanted.caller, _are(wanted, OPEN), _is_ended(wanted), _place(after), 0)
-    count = CHUNK if words else most + 1
+    cut = cut._replace(most=CHUNK if words else most + 1)
+    total = await count(cut)
     lines: list[Line] = []
     while True:
-        rows, total = await read(cut._replace(most=count))
+        rows = await read(cut)
         for row in rows:
-            line = records.line(row)
-            if words and not has(line, words):
+            if words and not _has(row, records.headline(row), words):
                 continue
             if len(lines) == most:
                 return Page(lines, _cursor(lines[-1], cut), total)
-            lines.append(line)
-        if len(rows) < count:
+            lines.append(records.line(row))
+        if len(rows) < cut.most:
             return Page(lines, None, total)
         cut = cut._replace(place=(rows[-1].asked if cut.by_asked else rows[-1].changed, rows[-1].id))
 
 
-def has(line: Line, words: Sequence[str]) -> bool:
-    """Whether each of these words is somewhere in a line."""
-    text = "\n".join((line.server, line.target, line.caller, line.headline)).casefold()
+def _has(row: Seen, headline: str, words: Sequence[str]) -> bool:
+    """Whether each of these words is somewhere in a row."""
+    text = f"{row.server}\n{row.target}\n{row.caller}\n{headline}".casefold()
     return all(word in text for word in words)
 
 

@@ -94,15 +94,19 @@ class PostgresInboxStore:
     async def page(self, wanted: Wanted, *, after: str | None = None, most: int = 50) -> Page:
         """A page of a list."""
 
-        async def read(cut: Cut) -> tuple[list[Seen], int]:
-            facts = (list(cut.statuses), None if cut.caller is None else _bytes(cut.caller))
+        facts = (list(wanted.statuses), None if wanted.caller is None else _bytes(wanted.caller))
+
+        async def count(_: Cut) -> int:
             total: int = (await self._database.row(say.COUNT, *facts))[0]
+            return total
+
+        async def read(cut: Cut) -> list[Seen]:
             place = () if cut.place is None else (cut.place[0], _bytes(cut.place[1]))
             statement = say.cut(by_asked=cut.by_asked, is_ended=cut.is_ended, has_place=bool(place))
             rows = await self._database.rows(statement, *facts, cut.most, *place)
-            return [_seen(row) for row in rows], total
+            return [_seen(row) for row in rows]
 
-        return await page(wanted, after, most, self._records, read)
+        return await page(wanted, after, most, self._records, read, count)
 
     async def claim(
         self, now: float, seconds: float, *, item_id: str | None = None, without: Sequence[str] = ()

@@ -105,7 +105,7 @@ class Records:
             seen.server,
             seen.target,
             seen.caller,
-            self._headline(seen.id, bytes(seen.headline)),
+            self.headline(seen),
             seen.questions,
             seen.asked,
             seen.until,
@@ -122,11 +122,13 @@ class Records:
         url, body = self._opened(hook_id, "hook", blob)
         return Hook(hook_id, url, body, made, due, tries)
 
-    def _headline(self, item_id: str, blob: bytes) -> str:
+    def headline(self, seen: Seen) -> str:
+        """The headline of a row."""
+        blob = bytes(seen.headline)
         known = self._headlines.get(blob)
         if known is None:
             try:
-                known = str(self._opened(item_id, "headline", blob))
+                known = str(self._opened(seen.id, "headline", blob))
             except Unreadable:
                 return UNREADABLE
             if len(self._headlines) >= MOST_KEPT:

@@ -106,10 +106,13 @@ class SQLiteInboxStore:
     async def page(self, wanted: Wanted, *, after: str | None = None, most: int = 50) -> Page:
         """A page of a list."""
 
-        async def read(cut: Cut) -> tuple[list[Seen], int]:
+        async def read(cut: Cut) -> list[Seen]:
             return await self._database.run(lambda database: _cut(database, cut), is_soft=True)
 
-        return await page(wanted, after, most, self._records, read)
+        async def count(cut: Cut) -> int:
+            return await self._database.run(lambda database: _count(database, cut), is_soft=True)
+
+        return await page(wanted, after, most, self._records, read, count)
 
     async def claim(
         self, now: float, seconds: float, *, item_id: str | None = None, without: Sequence[str] = ()
@@ -260,10 +263,19 @@ class SQLiteInboxStore:
         return kept
 
 
-def _cut(database: sqlite3.Connection, cut: Cut) -> tuple[list[Seen], int]:
-    chosen = f"status IN ({', '.join('?' * len(cut.statuses))})" + ("" if cut.caller is None else " AND caller = ?")
-    values: list[Any] = [*cut.statuses, *(() if cut.caller is None else (cut.caller,))]
-    total: int = database.execute(f"SELECT count(*) FROM inbox_items WHERE {chosen}", values).fetchone()[0]
+def _chosen(cut: Cut) -> tuple[str, list[Any]]:
+    where = f"status IN ({', '.join('?' * len(cut.statuses))})" + ("" if cut.caller is None else " AND caller = ?")
+    return where, [*cut.statuses, *(() if cut.caller is None else (cut.caller,))]
+
+
+def _count(database: sqlite3.Connection, cut: Cut) -> int:
+    where, values = _chosen(cut)
+    total: int = database.execute(f"SELECT count(*) FROM inbox_items WHERE {where}", values).fetchone()[0]
+    return total
+
+
+def _cut(database: sqlite3.Connection, cut: Cut) -> list[Seen]:
+    chosen, values = _chosen(cut)
     column, way, sign = ("asked", "", ">") if cut.by_asked else ("changed", " DESC", "<")
     where = chosen if cut.is_ended is None else f"is_ended = {int(cut.is_ended)} AND {chosen}"
     if cut.place is not None:
@@ -273,7 +285,7 @@ def _cut(database: sqlite3.Connection, cut: Cut) -> tuple[list[Seen], int]:
     where = where.replace("status IN", "+status IN")
     order = f"ORDER BY {column}{way}, id{way} LIMIT ?"
     rows = database.execute(f"SELECT {_SEEN} FROM inbox_items WHERE {where} {order}", [*values, cut.most])
-    return [Seen(*row) for row in rows], total
+    return [Seen(*row) for row in rows]
 
 
 def _migrate(database: sqlite3.Connection) -> None:
