@@ -3,6 +3,9 @@
 import asyncio
 import gc
 import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -614,3 +617,40 @@ def test_a_call_in_hand_is_carried_on_with_its_answers_and_its_state() -> None:
     answered = {"inputResponses": {"k": {"action": "decline"}}, "requestState": "s"}
     assert second.params == {**first.params, **answered}
     assert first.id != second.id
+
+
+def test_a_server_that_was_restarted_while_a_callback_blocked_the_loop_is_called_again() -> None:
+    """Its connection is closed, and the client cannot have seen it: the loop did nothing meanwhile."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(5)
+    taken: list[bytes] = []
+
+    def serve(replies: list[dict[str, Any]]) -> None:
+        for reply in replies:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                length = next(int(line[15:]) for line in lines if line.lower().startswith(b"content-length:"))
+                while lines.readline().strip():
+                    pass
+                taken.append(lines.read(length))
+                body = json.dumps({"jsonrpc": "2.0", "id": json.loads(taken[-1])["id"], "result": reply}).encode()
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+                connection.sendall(head + body)
+
+    async def block(_: Any, __: Any) -> Any:
+        time.sleep(0.3)  # noqa: ASYNC251 - just so
+        return {"action": "decline"}
+
+    async def called() -> Any:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        async with Client(url, mode="2026-07-28", elicitation_callback=block) as client:
+            return await client.call_tool("it")
+
+    asked = {"method": "elicitation/create", "params": {"mode": "url", "message": "?", "url": "https://x.example"}}
+    first = {"resultType": "input_required", "inputRequests": {"page": asked}, "requestState": "s"}
+    last = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
+    with listener, ThreadPoolExecutor(1) as elsewhere:
+        served = elsewhere.submit(serve, [first, last])
+        assert run(called()).content[0].text == "done"
+        served.result()
+    assert [b"requestState" in body for body in taken] == [False, True]

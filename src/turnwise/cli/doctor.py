@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, NamedTuple
 
@@ -87,10 +87,10 @@ async def _read(server: MCPServer[Any], source: KeySource, workers: int) -> Asyn
 async def _visited(url: str) -> AsyncIterator[Finding]:
     """What a server that is being served tells, and what stands between."""
     try:
-        async with _client(url) as client:
+        async with Client(url, cache=False) as client:
             yield Finding("good", f"reached: {client.protocol_version}, {_name(client)}")
-            for look in (_clock, _instances, _streams):
-                async for finding in look(client):
+            for look in (_clock(url), _instances(url), _streams(client)):
+                async for finding in look:
                     yield finding
     except ConnectionLost as error:
         yield Finding("bad", str(error))
@@ -98,11 +98,19 @@ async def _visited(url: str) -> AsyncIterator[Finding]:
         yield Finding("bad", f"{type(error).__name__}: {error}")
 
 
-def _client(url: str) -> Client:
-    """A client on connections of its own that sees the headers of replies."""
+def _client(url: str, seen: list[Mapping[str, str]]) -> Client:
+    """A client on connections of its own, and the headers of every reply that it gets."""
     client = Client(url, cache=False)
     channel: Any = client._channel
     channel.shows_headers = True
+    exchange: Callable[..., Awaitable[Any]] = channel.exchange
+
+    async def noted(request: Any, notified: Any) -> Any:
+        reply = await exchange(request, notified)
+        seen.append(reply.headers or {})
+        return reply
+
+    channel.exchange = noted
     return client
 
 
@@ -111,29 +119,13 @@ def _name(client: Client) -> str:
     return "a server without a name" if info is None else f"{info.name} {info.version}"
 
 
-async def _headers(client: Client) -> dict[str, str]:
-    """The headers of one plain reply."""
-    channel: Any = client._channel
-    found: dict[str, str] = {}
-    exchange: Callable[..., Awaitable[Any]] = channel.exchange
-
-    async def noted(request: Any, notified: Any) -> Any:
-        reply = await exchange(request, notified)
-        found.update(reply.headers or {})
-        return reply
-
-    channel.exchange = noted
-    try:
+async def _clock(url: str) -> AsyncIterator[Finding]:
+    seen: list[Mapping[str, str]] = []
+    async with _client(url, seen) as client:
+        before = time.time()
         await client.discover()
-    finally:
-        channel.exchange = exchange
-    return found
-
-
-async def _clock(client: Client) -> AsyncIterator[Finding]:
-    before = time.time()
-    told = (await _headers(client)).get("Date")
-    after = time.time()
+        after = time.time()
+    told = seen[-1].get("Date") if seen else None
     if told is None:
         yield Finding("look", "clock: the server does not tell the time")
         return
@@ -144,20 +136,16 @@ async def _clock(client: Client) -> AsyncIterator[Finding]:
     yield Finding(how, f"clock: within {skew:.0f} s of this one{more}")
 
 
-async def _instances(client: Client) -> AsyncIterator[Finding]:
-    channel: Any = client._channel
-    seen = [await _instance(channel.url) for _ in range(LOOKS)]
-    names = sorted({name for name in seen if name is not None})
+async def _instances(url: str) -> AsyncIterator[Finding]:
+    seen: list[Mapping[str, str]] = []
+    for _ in range(LOOKS):  # A balancer may well go by connections, and it may go by requests.
+        async with _client(url, seen):
+            pass
+    names = sorted({headers[INSTANCE] for headers in seen if INSTANCE in headers})
     if names:
-        yield Finding("good", f"instances: {len(names)} answered {LOOKS} times: {', '.join(names)}")
+        yield Finding("good", f"instances: {len(names)} answered {len(seen)} times: {', '.join(names)}")
     else:
         yield Finding("look", "instances: nobody says who answers; turnwise serve --instance-header does")
-
-
-async def _instance(url: str) -> str | None:
-    """Who answers on a connection of its own."""
-    async with _client(url) as client:
-        return (await _headers(client)).get(INSTANCE)
 
 
 async def _streams(client: Client) -> AsyncIterator[Finding]:

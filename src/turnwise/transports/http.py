@@ -7,7 +7,9 @@ stream that breaks is taken up again by GET) is asked for by the request.
 
 import asyncio
 import io
+import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 4.0
 """For how long a connection is used again. Servers close theirs after five; who is later loses a request."""
+RESTED_SECONDS, LOOKS = 0.1, 3
+"""After so long without a request the loop is let look at its connections, so many times."""
 LARGE_BODY = 512 * 1024
 LARGEST_REPLY = 64 * 1024 * 1024
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -80,6 +84,7 @@ class HTTP:
         """Whether replies come with the headers that say something of who sent them."""
         self._session: Any = None
         self._is_left = False
+        self._last_used = math.inf
         self._streams: set[aiohttp.ClientResponse] = set()
 
     async def open(self) -> None:
@@ -197,6 +202,10 @@ class HTTP:
         import aiohttp
 
         url = self.url
+        if time.monotonic() - self._last_used > RESTED_SECONDS:
+            # Whoever answered in between may have kept the loop from seeing that the server hung up: let it look first.
+            for _ in range(LOOKS):
+                await asyncio.sleep(0)
         try:
             for _ in range(_MOST_REDIRECTS + 1):
                 async with self._sent(verb, url, headers, data) as sent:
@@ -210,6 +219,8 @@ class HTTP:
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
             lost = _lost(error)
             raise lost from (error if lost.sent else None)
+        finally:
+            self._last_used = time.monotonic()
 
     def _sent(self, verb: str, url: str, headers: dict[str, str], body: bytes) -> Any:
         """The request on its way: a context of the response, or of what an authorization flow got of it."""
