@@ -1,4 +1,4 @@
-"""A real browser, an inbox and a server that asks, in processes of their own; one of each for all these tests."""
+"""A real browser, an inbox and a server that asks, in processes of their own; one of each for a module."""
 
 import asyncio
 import json
@@ -76,21 +76,21 @@ def chromium() -> str:
     return path
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def playwright() -> Iterator[Playwright]:
-    """For these tests only: while it is there, no other could have a loop in this thread."""
+    """For a module at a time: while it is there, other tests could have no loop in this thread."""
     with sync_playwright() as playwright:
         yield playwright
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser(playwright: Playwright, chromium: str) -> Iterator[Browser]:
     browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
     yield browser
     browser.close()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def office(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
     place = tmp_path_factory.mktemp("office")
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def office(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 Enter = Callable[..., Page]
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def enter(browser: Browser, office: Office) -> Iterator[Enter]:
     """Open a page as somebody who is signed in. Whatever goes wrong in a page fails its test."""
     contexts: list[BrowserContext] = []

@@ -325,6 +325,20 @@ def test_who_sends_second_is_told_who_was_first(office: Office, enter: Enter, sh
     expect(bob.get_by_label("Value")).to_have_count(2)
     expect(bob.get_by_label("Value").nth(0)).to_have_value("still here")
     shoot(bob, "too-late")
+    bob.evaluate("look()")  # What comes next does not take the word away before it is read.
+    expect(bob.locator("#told")).to_have_text(re.compile("2 questions"))
+    expect(bob.get_by_role("alert")).to_contain_text("ann answered this before")
+
+
+def test_a_question_that_is_withdrawn_while_somebody_types_says_so(office: Office, enter: Enter) -> None:
+    item = office.hand_over("greet")
+    bob = enter(f"/items/{item}", token=BOB)
+    bob.get_by_label("Value").fill("in the middle of")
+    ann = enter(f"/items/{item}")
+    ann.get_by_text("End this call").click()
+    send(ann, "End the call without an answer")
+    expect(bob.get_by_role("alert")).to_contain_text("This question is no longer asked")
+    expect(bob.get_by_text("withdrawn by ann")).to_be_visible()
 
 
 def test_it_works_without_a_script(office: Office, enter: Enter) -> None:

@@ -23,7 +23,8 @@ function isLeft(part, sent) {
 
 function swapColumn(old, fresh, sent) {
   const wanted = new Map(partsOf(fresh).map((part) => [part.dataset.part, part]));
-  for (const part of partsOf(old)) if (!wanted.has(part.dataset.part)) part.remove();
+  const stays = (part) => part.dataset.part === "notice" && !sent && !wanted.has("notice");
+  for (const part of partsOf(old)) if (!wanted.has(part.dataset.part) && !stays(part)) part.remove();
   const known = new Map(partsOf(old).map((part) => [part.dataset.part, part]));
   let last = null;
   for (const [name, part] of wanted) {
@@ -32,7 +33,8 @@ function swapColumn(old, fresh, sent) {
     if (here && here.dataset.column && part.dataset.column) swapColumn(here, part, sent);
     else if (here && received.get(here) !== text && !isLeft(here, sent)) { here.replaceWith(part); here = part; }
     else if (!here) here = part;
-    const after = last ? last.nextElementSibling : old.firstElementChild;
+    let after = last ? last.nextElementSibling : old.firstElementChild;
+    while (after && after !== here && stays(after)) after = after.nextElementSibling;
     if (here !== after) old.insertBefore(here, after);
     received.set(here, text);
     last = here;
@@ -44,7 +46,7 @@ function swap(html, sent = null) {
   fresh.innerHTML = html;
   const whole = fresh.content.firstElementChild;
   const old = live.firstElementChild;
-  if (!whole || !old) return;
+  if (!whole || !old || Number(whole.dataset.revision) < Number(old.dataset.revision)) return; // It was overtaken on its way.
   remember(fresh.content);
   const typed = [...live.querySelectorAll("form[data-typed]:not([aria-busy])")];
   const hadFocus = live.contains(document.activeElement);
@@ -54,15 +56,18 @@ function swap(html, sent = null) {
     if (columns.has(column.dataset.column)) swapColumn(column, columns.get(column.dataset.column), sent);
   }
   prepare(live);
-  if (typed.some((form) => !document.contains(form))) overtaken(whole.dataset.last, whole.dataset.me);
+  if (typed.some((form) => !document.contains(form))) overtaken(whole.dataset, old.dataset);
   if (whole.dataset.tell !== old.dataset.tell) tell(whole.dataset.tell);
-  old.dataset.tell = whole.dataset.tell;
+  Object.assign(old.dataset, whole.dataset);
   if (hadFocus && !live.contains(document.activeElement)) focusFirst();
 }
 
-function overtaken(last, me) {
-  const box = notice("summary notice", "h2", `${last && last !== me ? last : "Somebody"} was first`, "What you typed here was not sent.");
-  box.dataset.focus = "";
+function overtaken(now, before) {
+  const who = now.last !== now.me ? now.last : "Somebody";
+  const heading = Number(now.answers) > Number(before.answers) ? `${who} was first` : "This question is no longer asked";
+  const box = notice("summary notice", "h2", heading, "What you typed here was not sent.");
+  Object.assign(box.dataset, { part: "notice", focus: "" });
+  for (const old of live.querySelectorAll("[data-part='notice']")) old.remove();
   live.querySelector("[data-part='head']").after(box);
 }
 
