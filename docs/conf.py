@@ -44,6 +44,7 @@ PARTS = {
         "guides/clients",
         "guides/call-in-hand",
         "guides/inbox",
+        "guides/inbox-api",
         "guides/serving",
         "guides/fleet",
         "guides/keys",

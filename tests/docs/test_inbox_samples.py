@@ -1,5 +1,6 @@
 """The samples of the inbox's guide."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,7 +9,7 @@ import httpx2
 
 from tests.docs.loading import load
 from tests.fleet.processes import until
-from tests.inbox.offices import ANN, SECRET, accept, at_url, run, serving_inbox
+from tests.inbox.offices import ANN, KEY, SECRET, accept, at_url, pending, question, run, serving_inbox
 from turnwise.inbox.hooks import Signer
 from turnwise.inbox.model import Hook
 
@@ -52,3 +53,39 @@ def test_a_hook_is_known_by_its_signature() -> None:
     assert not sample.is_from_the_inbox(headers, b"{}", SECRET)
     late = Signer([SECRET]).headers(hook, time.time() - 1000)
     assert not sample.is_from_the_inbox(late, hook.body.encode(), SECRET)
+
+
+def test_a_bot_answers_what_it_may_and_leaves_the_rest(tmp_path: Path) -> None:
+    sample = load("inbox/answering.py")
+    agreeable = question("Do you agree?", value={"type": "boolean"})
+    with serving_inbox(tmp_path / "inbox.db") as line:
+        for name, asked in (("yes", agreeable), ("no", question("Whom do you agree with?"))):
+            call = json.loads(pending(name, requests={"q": asked}).to_json())
+            assert line.call("POST", "/items", {"pending": call}).status == 201
+        assert run(sample.approve(line.url, ANN)) == ["yes"]
+        assert line.call("GET", "/items/no").body["status"] == "waiting"
+
+
+def test_a_result_is_collected_by_another_process(tmp_path: Path) -> None:
+    sample = load("inbox/waiting.py")
+    with at_url(load("start/booking.py").server) as server, serving_inbox(tmp_path / "inbox.db") as line:
+        item_id = run(sample.ask(server, line.url, ANN))
+        [key] = line.call("GET", f"/items/{item_id}").body["questions"]
+        line.call("POST", f"/items/{item_id}/answers", {"round": 0, "answers": {key: accept(row=12)}})
+        assert run(sample.collect(server, line.url, ANN, item_id)) == "Booked row 12 on TW 2322."
+        item_id = run(sample.ask(server, line.url, ANN))
+        line.call("DELETE", f"/items/{item_id}")
+        assert "withdrawn by ann" in run(sample.collect(server, line.url, ANN, item_id))
+        assert json.loads(run(sample.ask(server, server, ANN)))["server"] == server
+
+
+def test_a_client_on_the_same_machine_shares_its_calls_with_the_inbox(tmp_path: Path) -> None:
+    path = tmp_path / "inbox.db"
+    with at_url(load("start/booking.py").server) as server, serving_inbox(path) as line:
+        item_id = run(load("inbox/sharing.py").book(server, str(path), KEY))
+        item = line.call("GET", f"/items/{item_id}").body
+        assert (item["caller"], item["status"]) == ("booking", "waiting")
+        [key] = item["questions"]
+        line.call("POST", f"/items/{item_id}/answers", {"round": 0, "answers": {key: accept(row=12)}})
+        done = line.follow(item_id, lambda seen: seen["status"] == "done")
+        assert done["result"]["structuredContent"] == {"result": "Booked row 12 on TW 2322."}

@@ -140,6 +140,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("tasks/dispatch.py", "_pause"),
         ("tasks/dispatch.py", "_purge"),
         ("tasks/pgqueuer.py", "work"),
+        ("inbox/working.py", "_carry"),
         ("_shedding.py", "is_overloaded"),
         ("_catalogue.py", "play"),
         ("_replaying.py", "_leg"),

@@ -1,6 +1,7 @@
 """The inbox at work: calls of real servers are handed over, answered, and carried on."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from tests.inbox import offices
 from tests.inbox.offices import accept, asks, at_url, begun, is_over, make_server, opened, run, until
+from tests.wires.serving import serving
 from turnwise import (
     AlreadyAnswered,
     CallerError,
@@ -21,7 +23,7 @@ from turnwise import (
     TaskOptions,
     UnknownPending,
 )
-from turnwise.inbox import working
+from turnwise.inbox import carrying, working
 from turnwise.inbox.desk import Inbox
 from turnwise.inbox.model import TooLate, Wanted
 
@@ -239,6 +241,67 @@ def test_a_server_that_is_away_is_asked_again_and_the_item_says_so(
                 assert item.note is None
 
     run(work())
+
+
+def test_a_call_that_breaks_the_inbox_fails_alone(
+    url: str, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = carrying.carried_on
+
+    async def broken(clients: Any, item: Any) -> Any:
+        if item.caller == "stranger":
+            raise ValueError("nobody thought of this")
+        return await known(clients, item)
+
+    monkeypatch.setattr(working, "carried_on", broken)
+
+    async def work() -> None:
+        async with opened(path) as inbox:
+            bad = await inbox.hand_over(await begun(url), caller="stranger")
+            good = await inbox.hand_over(await begun(url), caller="agent")
+            for item in (bad, good):
+                await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            assert (await until(inbox, bad.id, is_over)).error == working.BROKEN
+            await until(inbox, good.id, asks("level"))
+
+    run(work())
+    assert "nobody thought of this" in caplog.text
+
+
+def test_a_hostile_server_harms_no_others(url: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says is no reply, no question, or too large: its calls fail with words, and others go on."""
+    monkeypatch.setattr(carrying, "LARGEST_REPLY", 100_000)
+    deep = b'{"a":' * 5000 + b"1" + b"}" * 5000
+    question = b'{"q": {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": {"type": 3}}}}'
+    asked = b'{"jsonrpc": "2.0", "id": %d, "result": {"resultType": "input_required", "inputRequests": ' + question
+    replies = [b"", b"null", b"<html>", b"\xff", deep, b" " * 200_000, asked + b"}}", b'{"jsonrpc": "2.0", "id": %d}']
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        message = json.loads((await receive())["body"])
+        if message["method"] == "server/discover":
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+        else:
+            body = replies[int(scope["path"].rpartition("/")[2])].replace(b"%d", str(message["id"]).encode())
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def work(port: int) -> None:
+        async with opened(path) as inbox:
+            for number in range(len(replies)):
+                call = offices.pending(f"h{number}", server=f"http://127.0.0.1:{port}/{number}")
+                await inbox.hand_over(call, caller="agent")
+                await inbox.answer(f"h{number}", {"title": accept(value="x")}, round=0, by="ann")
+            good = await inbox.hand_over(await begun(url), caller="agent")
+            await inbox.answer(good.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            await until(inbox, good.id, asks("level"))
+            for number in range(len(replies)):
+                item = await until(inbox, f"h{number}", is_over)
+                assert (item.status, bool(item.error), item.error == working.BROKEN) == ("failed", True, False), item
+
+    with serving(serve) as port:
+        run(work(port))
 
 
 def test_a_server_that_stays_away_for_too_long_has_failed(path: Path) -> None:

@@ -204,6 +204,11 @@ def test_one_who_does_not_answer_is_not_waited_for_long(monkeypatch: pytest.Monk
     run(work())
 
 
+def test_nothing_is_told_unsigned() -> None:
+    hook = Hook("msg_1", "http://127.0.0.1:9/", "{}", NOW, NOW)
+    assert "no secret" in str(run(Teller(Signer([])).tell(hook, NOW)))
+
+
 def test_while_secrets_change_both_sign() -> None:
     hook = Hook("msg_1", "https://example.com/", '{"a": "é"}', NOW, NOW)
     headers = Signer([OTHER, SECRET]).headers(hook, NOW)

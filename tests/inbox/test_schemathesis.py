@@ -65,7 +65,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
 
 
 @fitting.parametrize()
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_replies_are_as_described(case: Any, line: Line) -> None:
     """What fits the description may still be refused, for what it says: a call whose questions are none, answers that
     do not fit their questions. That is told in other words than a request that does not fit the description.
@@ -77,7 +77,7 @@ def test_replies_are_as_described(case: Any, line: Line) -> None:
 
 
 @unfitting.parametrize()
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_not_as_described_is_refused(case: Any, line: Line) -> None:
     wrong = {place for place, part in case.meta.components.items() if part.mode.is_negative}
     shown = SHOWN if wrong - {ParameterLocation.HEADER} else {}  # Where the token is what is wrong, it stays so.

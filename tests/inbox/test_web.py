@@ -463,30 +463,6 @@ def test_a_long_list_goes_on(visiting: Visiting) -> None:
     visiting(work)
 
 
-def test_ten_thousand_calls_are_listed_and_filtered_at_once(visiting: Visiting) -> None:
-    """The figures are printed; the bound is for machines that have much else to do."""
-
-    async def work(one: Visit) -> None:
-        calls = (pending(f"n{number}", a=elicit(f"Question {number}?")) for number in range(10_000))
-        await asyncio.gather(*(one.inbox.hand_over(call, caller=f"build {call.id[-1]}") for call in calls))
-        await one.enter()
-        for path, found in (
-            ("/", "10,000 calls open"),
-            ("/?q=question+9876", "1 call found"),
-            ("/?q=%22zzz", "matches"),
-        ):
-            took = []
-            for _ in range(3):
-                begun = time.perf_counter()
-                reply = await one.get(path)
-                took.append(time.perf_counter() - begun)
-                assert found in reply.text
-            print(f"{path}: the first time {took[0] * 1000:.0f} ms, then {min(took) * 1000:.0f} ms")
-            assert min(took) < 1.0
-
-    visiting(work)
-
-
 # What strangers write
 
 

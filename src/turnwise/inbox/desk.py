@@ -5,6 +5,7 @@ It knows no web framework. `run` is the work behind it, in any number of process
 
 import asyncio
 import hashlib
+import logging
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,6 +22,8 @@ from .hooks import Event, Signer, Teller, check_url, told
 from .model import WHO, InboxStore, Item, Page, TooLate, Wanted
 from .watching import Changes
 from .working import Worker, WorkOptions, allowed
+
+log = logging.getLogger("turnwise.inbox")
 
 LONGEST = 365 * 24 * 3600.0
 """Seconds that somebody may give a call."""
@@ -149,6 +152,8 @@ class Inbox:
         """The work behind the inbox, for as long as this lasts."""
         worker = self._worker = Worker(self.store, self._work, Teller(self._signer), self._kept)
         tasks = [asyncio.create_task(worker.run()), asyncio.create_task(self._changes.look())]
+        for task in tasks:
+            task.add_done_callback(_noticed)
         try:
             yield
         finally:
@@ -211,6 +216,12 @@ class Inbox:
             raise CallerError("this inbox tells no hooks: it has no secret to sign them with")
         if not allowed(check_url(hook), self._hooks):
             raise CallerError("hooks to this URL are not told here")
+
+
+def _noticed(task: asyncio.Task[None]) -> None:
+    """Say so at once where the work behind the inbox has ended by itself."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("the inbox no longer works on what is due", exc_info=error)
 
 
 def _positive(seconds: float) -> float:

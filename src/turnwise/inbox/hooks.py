@@ -135,6 +135,8 @@ class Teller:
         """None where it was taken, and otherwise why it was not."""
         import aiohttp
 
+        if not self._signer:
+            return "there is no secret to sign it with any more"
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -24,6 +24,8 @@ PURGE_SECONDS = 60.0
 IDLE_SECONDS = 1.0
 """After so long one looks for work of other processes, if nothing was said of it."""
 
+BROKEN = "the inbox could not carry it on, and has logged why"
+
 log = logging.getLogger("turnwise.inbox")
 
 
@@ -121,6 +123,10 @@ class Worker:
         except asyncio.CancelledError:
             await asyncio.shield(self._given_back(item, time.time()))
             raise
+        except Exception:  # Whatever one call brings about, it fails alone, and is not taken up for ever.
+            log.exception("call %s cannot be carried on", item.id)
+            with suppress(CallerError):
+                await self._kept(item.ended("failed", time.time(), error=BROKEN), "item.ended")
         finally:
             renewing.cancel()
             self._busy[item.server] -= 1
