@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check docs conformance bench fuzz legs crashes release-check soak clean
+.PHONY: demo test fleet check docs conformance bench fuzz legs crashes release-check soak clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
 
+# What takes many processes, a proxy or a browser has a target of its own.
+FLEET := tests/fleet tests/deploy tests/inbox/browser
+
 test: check
-	$(RUN) -m pytest -n 2 --dist loadfile
+	$(RUN) -m pytest -n 2 --dist loadfile $(FLEET:%=--ignore=%)
+
+fleet: $(VENV)/.tools
+	$(RUN) -m pytest -n 2 --dist loadfile $(FLEET)
 
 check: $(VENV)/.tools
 	$(VENV)/bin/ruff check .

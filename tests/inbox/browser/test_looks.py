@@ -43,6 +43,7 @@ def test_axe_finds_nothing_serious_in_light_or_dark(
         page.goto(place)
         for button in page.get_by_role("button", name=re.compile("^Send")).all()[:1]:
             button.click()
+        page.wait_for_function("!document.querySelector('[aria-busy=true]')")
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         findings[name] = findings_of(page, axe)
         if name in SHOT:
