@@ -22,7 +22,7 @@ from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._noting import Observer, note_rejected, note_round, note_unused
 from ._resolving import Plan, Resolution
-from ._rounds import play
+from ._rounds import FORGOTTEN, play
 from ._schemas import Check
 from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
 from ._shedding import Gauge
@@ -250,6 +250,8 @@ class Catalogue:
         except Exception as error:
             if not isinstance(error, ToolError | PeerError):
                 error.add_note(f"flow {context.flow_id}, round {context.round}")
+                if context._owed > 0:
+                    error.add_note(FORGOTTEN)
             raise
         finally:
             current.reset(playing)

@@ -1,6 +1,7 @@
 """From a function and its options to an endpoint: everything that can be wrong is found here, before the first call."""
 
 import inspect
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -24,7 +25,11 @@ from .errors import InvalidParams, InvalidSignature
 if TYPE_CHECKING:
     from mcp_types import Annotations, Icon, ToolAnnotations
 
+log = logging.getLogger("turnwise.server")
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_OURS = {"AcceptedElicitation", "DeclinedElicitation", "CancelledElicitation", "ToolError"}
+"""What the official SDK has under the same names."""
 
 
 class PromptOptions(TypedDict, total=False):
@@ -74,11 +79,23 @@ def _refuse_unknown(what: str, options: Mapping[str, Any], known: type) -> None:
         raise TypeError(f"a {what} has no option {', '.join(unknown)}")
 
 
+def _warn_of_leftovers(name: str, fn: Callable[..., Any]) -> None:
+    """Tell of imports that did not move with a function: classes of the same name that nothing here is one of."""
+    fn = inspect.unwrap(inner(fn))
+    names = getattr(getattr(fn, "__code__", None), "co_names", ())
+    for found in [getattr(fn, "__globals__", {}).get(one) for one in names]:
+        module = getattr(found, "__module__", None) or ""
+        if isinstance(found, type) and found.__name__ in _OURS and module.startswith("mcp."):
+            one = found.__name__
+            log.warning("%s uses %s of %s, which is another class: from turnwise import %s", name, one, module, one)
+
+
 def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: Terms) -> Endpoint:
     """A tool."""
     _refuse_unknown("tool", options, ToolOptions)
     binding = bind(fn, Context)
     name = name or binding.name
+    _warn_of_leftovers(name, fn)
     if not _NAME.fullmatch(name):
         raise InvalidSignature(f"{name!r}: a tool's name has 1 to 128 of the characters A-Z a-z 0-9 _ - .")
     if not isinstance(options.get("version"), str | None):

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Literal
 
 import pytest
+from mcp.server.elicitation import AcceptedElicitation
 from pydantic import BaseModel, ConfigDict
 
 from turnwise import (
@@ -1096,3 +1097,25 @@ def test_a_step_may_call_a_tool_in_the_same_process_that_asks_and_steps_itself()
         return await ctx.step(greeted, name="make")
 
     assert text(rounds(tool)[-1]) == "Hello, ANN"
+
+
+def test_who_uses_a_question_that_was_not_awaited_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def tool(ctx: Context) -> str:
+        answer: Any = ctx.elicit("Sure?", bool)
+        try:
+            return str(answer.action)
+        finally:
+            answer.close()
+
+    assert "failed" in tool_error(rounds(tool)[-1])
+    assert "write `await ctx...`" in caplog.text
+
+
+def test_classes_of_the_official_sdk_that_did_not_move_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def tool(ctx: Context) -> str:
+        answer: Any = await ctx.elicit("Sure?", bool)
+        return "yes" if isinstance(answer, AcceptedElicitation) else "no"
+
+    one_tool(tool)
+    assert "it uses AcceptedElicitation of mcp.server.elicitation" in caplog.text
+    assert "from turnwise import AcceptedElicitation" in caplog.text

@@ -143,7 +143,7 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
         try:
             form.check(whole)
         except ValueError as error:
-            raise InvalidAnswer(key, str(error)) from None
+            raise InvalidAnswer(key, str(error), str(params.get("message", ""))) from None
     return {**answer, "content": whole}
 
 

@@ -116,10 +116,11 @@ class CallbackFailed(CallerError):
 class InvalidAnswer(CallerError):
     """An answer does not fit the question. It was not sent."""
 
-    def __init__(self, key: str, reason: str) -> None:
+    def __init__(self, key: str, reason: str, asked: str | None = None) -> None:
         self.key = key
         self.reason = reason
-        super().__init__(f"the answer to {key!r} does not fit: {reason}")
+        question = "" if asked is None else f" ({asked if len(asked) <= 80 else asked[:80] + '...'})"
+        super().__init__(f"the answer to {key!r}{question} does not fit: {reason}")
 
 
 class AlreadyAnswered(CallerError):
