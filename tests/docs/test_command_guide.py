@@ -115,6 +115,7 @@ class Terminal:
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("turnwise._sealed._provided", None)
     known = set(sys.modules)
     opened = Terminal(tmp_path)
     yield opened

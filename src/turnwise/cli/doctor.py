@@ -12,6 +12,7 @@ from ..client import Client
 from ..dialects.words import INSTANCE
 from ..errors import ConnectionLost, TurnwiseError
 from ..server import MCPServer
+from .key_options import key_source
 from .keys import KeySource, NoKeys
 from .loading import NotFound, load_or_say
 from .showing import fail, legible, note
@@ -39,7 +40,7 @@ def doctor(
     workers: Annotated[int, typer.Option(min=1, help="How many processes are to share the port.")] = 1,
 ) -> None:
     """Look for what goes wrong where a server is deployed: keys, workers, proxies, clocks. Exit code 1: it is bad."""
-    source = KeySource(keys_file, keys_env)
+    source = key_source(keys_file, keys_env)
     try:
         is_url = target.startswith(("http://", "https://"))
         found = _visited(target) if is_url else _read(load_or_say(target), source, workers)
