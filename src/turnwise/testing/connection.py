@@ -12,6 +12,7 @@ import orjson
 from .._driver import Attempt, Pause, Questions, drive
 from .._messages import Identity, Outgoing
 from ..dialects.asking import wire_dict
+from ..dialects.calling import advised
 from ..dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, PROTOCOL, ROOTS, SAMPLE, VERSION
 from ..errors import MCPError, Unanswerable
 from ..server import MCPServer
@@ -65,7 +66,8 @@ class Connection:
         self.rounds.append(Round(message, answer))
         self.flow = Flow((*self.flow, self.rounds[-1]))
         if "error" in answer:
-            raise MCPError(answer["error"]["code"], answer["error"]["message"], answer["error"].get("data"))
+            error = MCPError(answer["error"]["code"], answer["error"]["message"], answer["error"].get("data"))
+            raise advised(error, self._callbacks)
         return cast("dict[str, Any]", answer["result"])
 
     async def call(self, method: str, params: Mapping[str, Any], **meta: Any) -> dict[str, Any]:
