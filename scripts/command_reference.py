@@ -14,6 +14,7 @@ HEAD = """# The command
 
 Every command with its arguments and options. What they are for, and what they print, is in [the
 guide](../guides/command.md). `scripts/command_reference.py` writes this page, and a test holds it to the code.
+`turnwise --version` says which release it is.
 """
 
 

@@ -17,6 +17,9 @@ from ._calling import hints_of, is_async, name_of
 from ._json import encode
 from .errors import InvalidArguments, InvalidSignature
 
+MOST_NAMED = 5
+LONGEST_NAME = 60
+
 
 class Resolve:
     """`Annotated[T, Resolve(fn)]`: the parameter is filled by running `fn`, which may ask, not by the caller."""
@@ -67,7 +70,15 @@ class Binding:
         try:
             return dict(vars(read_json(self.model, arguments)))
         except ValidationError as error:
-            raise InvalidArguments(describe(error)) from None
+            raise InvalidArguments(describe(error) + self._unknown(arguments)) from None
+
+    def _unknown(self, arguments: Mapping[str, Any]) -> str:
+        """The arguments that there are not: by themselves they do no harm, but one may be another that is misspelt."""
+        names = [_short(name) for name in arguments if name not in self.schema.get("properties", {})]
+        if not names:
+            return ""
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"; there is no argument {', '.join(names[:MOST_NAMED])}{more}"
 
 
 def read_json(model: type[BaseModel], data: Any) -> Any:
@@ -173,6 +184,10 @@ def _resolve_of(annotation: Any) -> Resolve | None:
     if get_origin(annotation) is not Annotated:
         return None
     return next((extra for extra in get_args(annotation)[1:] if isinstance(extra, Resolve)), None)
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…")
 
 
 def describe(error: ValidationError) -> str:

@@ -21,9 +21,9 @@ from ._following import TaskInHand, follow
 from ._messages import Channel, Done, Notified, Outgoing
 from ._pending import Pending
 from .dialects.answering import Asking, check_question, checked_answer, page_facts
-from .dialects.calling import next_cursor, page_params
+from .dialects.calling import advised, next_cursor, page_params
 from .dialects.tasking_client import TaskStatus, status, takes
-from .dialects.v2026_07_28_client import HEADER_MISMATCH, UNSUPPORTED_VERSION, Caller
+from .dialects.v2026_07_28_client import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, ROOTS, TARGETS
 from .errors import (
     BecameTask,
@@ -153,6 +153,8 @@ class Conversation:
             if self.caller.version not in versions:
                 raise UnsupportedVersion(self.caller.version, versions) from error
             return True
+        if error.code == MISSING_CAPABILITY:
+            raise advised(error, self.manners.callbacks) from None
         if error.code == HEADER_MISMATCH and method == "tools/call":
             self.on_change(Change("tools"))
             async for page in pages("tools/list", self._tools):

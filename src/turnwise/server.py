@@ -320,9 +320,11 @@ class MCPServer(Generic[LifespanT]):
     def _http_server(
         self, *, host: str = "127.0.0.1", port: int = 8000, log_level: str = "info", **options: Any
     ) -> Any:
-        from .transports.uvicorn import Stages, make_server
+        from .transports.uvicorn import Endpoint, Stages, make_server
 
-        return make_server(self.asgi(host=host, **options), host, port, log_level, Stages(self.close_subscriptions))
+        app, stages = self.asgi(host=host, **options), Stages(self.close_subscriptions)
+        endpoint = Endpoint(self.name, options.get("path", "/mcp"))
+        return make_server(app, host, port, log_level, stages, endpoint=endpoint)
 
     def drain(self) -> None:
         """Say at `/readyz` that this server is about to leave; calls are served on."""

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from scripts import command_reference
 from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, free_port, load
+from tests.unit.test_cli_call import commands
 from turnwise.cli.app import app
 from turnwise.cli.hosts import hosts, started
 from turnwise.testing import connect
@@ -115,6 +116,7 @@ class Terminal:
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr("turnwise._sealed._provided", None)
     known = set(sys.modules)
     opened = Terminal(tmp_path)
     yield opened
@@ -162,6 +164,32 @@ def test_the_guide_to_the_command_shows_what_is_printed(terminal: Terminal) -> N
 
 def test_the_guide_to_keys_shows_what_is_printed(terminal: Terminal) -> None:
     assert replayed("keys.md", terminal) > 5
+
+
+@pytest.mark.parametrize(
+    ("page", "file", "typed"),
+    [
+        ("docs/start.md", "start/booking.py", [("row", "99"), ("row", "12"), ("window [yes]", "")]),
+        ("docs/guides/command.md", None, [("value", "Ada")]),
+    ],
+)
+def test_a_call_at_a_terminal_is_shown_as_it_is(
+    page: str, file: str | None, typed: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (command, shown) = re.search(r"```text\n\$ turnwise (call [^\n]*)\n(.*?)```", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    with commands({}, tmp_path) as here:
+        if file is None:
+            here.run(["new", "trips"])
+        else:
+            (tmp_path / "booking.py").write_text((SAMPLES / file).read_text())
+        folder = tmp_path / "trips" if file is None else tmp_path
+        words = shlex.split(command.replace(f"{SERVED}/mcp", "booking.py:server"))
+        with here._replace(folder=folder).terminal(*words) as terminal:
+            for prompt, line in typed:
+                terminal.answers(prompt, line)
+            assert terminal.ended().code == 0
+    assert terminal.shown.split() == shown.split()  # A narrow terminal breaks lines.
 
 
 def test_a_page_that_shows_something_else_is_caught() -> None:

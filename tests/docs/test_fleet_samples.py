@@ -2,15 +2,21 @@
 
 import inspect
 import re
+import shlex
 import signal
 import subprocess
+import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
-from tests.deploy.commanding import Served, answering, until
-from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES
+from tests.deploy.commanding import PATIENCE, Door, Served, answering, until
+from tests.deploy.test_nginx import NGINX, can_connect
+from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, free_port
 from turnwise.cli.serve import serve
 from turnwise.errors import InvalidRequestState
 from turnwise.metrics import PrometheusMetrics
@@ -23,8 +29,14 @@ def blocks() -> list[str]:
     return re.findall(r"```sh\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def shell(text: str, place: Path) -> None:
-    subprocess.run(["sh", "-ec", text], cwd=place, env=ENVIRONMENT, check=True)
+def shell(text: str, place: Path) -> str:
+    """What a shell says, on both streams, in which `turnwise` is this one."""
+    named = f'turnwise() {{ {shlex.quote(sys.executable)} -m turnwise.cli "$@"; }}\n'
+    command = ["sh", "-ec", named + text]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    done = subprocess.run(command, cwd=place, env=ENVIRONMENT, check=False, **pipes)
+    assert done.returncode == 0, done.stdout
+    return str(done.stdout)
 
 
 def taken_up(served: Served) -> int:
@@ -61,6 +73,36 @@ def test_a_rotation_as_the_guide_has_it_loses_no_flow(tmp_path: Path) -> None:
         assert served.ended() == 0
     finally:
         served.close()
+
+
+@pytest.mark.skipif(NGINX is None, reason="needs nginx, which is not installed here")
+def test_a_trial_on_one_machine_as_the_guide_has_it_plays_each_round_elsewhere(tmp_path: Path) -> None:
+    page, configured = GUIDE.read_text(encoding="utf-8"), (SAMPLES / "fleet/nginx.conf").read_text()
+    assert f"<!-- docs_src/fleet/nginx.conf -->\n```nginx\n{configured}```" in page
+    starting, calling = re.findall(r"```bash\n(.*?)```", page, re.DOTALL)
+    ports = {str(8000 + number): str(free_port()) for number in range(4)}
+    configured, starting, calling = (
+        re.sub(r"\b800\d\b", lambda usual: ports[usual[0]], text) for text in (configured, starting, calling)
+    )
+    shell(blocks()[0], tmp_path)
+    (tmp_path / "shop.py").write_text((SAMPLES / "fleet/shop.py").read_text())
+    (tmp_path / "nginx.conf").write_text(configured)
+    *serving, proxying = starting.splitlines()
+    with ExitStack() as stack:
+        for line in serving:
+            assert line.startswith("turnwise serve ")
+            served = Served(tmp_path, shlex.split(line.removesuffix("&"))[2:], {})
+            stack.callback(served.close)
+            served.ready()
+        words = [str(tmp_path) if word == "$PWD" else word for word in shlex.split(proxying)]
+        nginx = subprocess.Popen([str(NGINX), *words[1:]], cwd=tmp_path)
+        stack.callback(lambda: nginx.wait(PATIENCE))
+        stack.callback(nginx.terminate)
+        until(lambda: nginx.poll() is not None or can_connect(Door(int(ports["8000"]))))
+        said = shell(calling, tmp_path)
+    rounds = re.findall(r"^<- (?:input_required  asks|complete) .*:(\d+)$", said, re.MULTILINE)[-3:]
+    assert len(set(rounds)) == 3, said
+    assert said.endswith(f"hat, small, blue: ordered at process {rounds[-1]}.\n")
 
 
 def test_a_server_with_a_ttl_of_its_own_has_the_keys_of_the_command(tmp_path: Path) -> None:

@@ -6,9 +6,16 @@ import subprocess
 import sys
 from typing import Any
 
+import mcp
+import mcp.server.mcpserver as sdk
 import pytest
+from mcp.server import elicitation
+from mcp.server.mcpserver import exceptions
+from mcp_types import ElicitResult
+from pydantic import BaseModel
 
-from tests.docs.loading import ENVIRONMENT, SAMPLES, load
+import turnwise
+from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, load
 from tests.docs.test_client_samples import at_url
 from tests.interop.conftest import fastmcp_command
 from turnwise import Client, Command
@@ -78,6 +85,71 @@ def test_a_server_gives_the_same_when_it_has_moved_from_the_official_sdk() -> No
 def test_a_client_prints_the_same_when_it_has_moved_from_the_official_sdk() -> None:
     for sample in ("moving/sdk_client_before.py", "moving/sdk_client_after.py"):
         assert printed(sys.executable, sample, load("moving/sdk_after.py").mcp) == "7 transferred from savings.\n"
+
+
+class Sure(BaseModel):
+    sure: bool
+
+
+def told(library: Any, client: Any, outcome: Any, error: type[Exception]) -> list[str]:
+    """What a client is told by tools that know outcomes and errors by these names: of an answer, an error, a crash,
+    and of arguments that do not fit.
+    """
+    server = library.MCPServer("bank")
+
+    async def ask(ctx: Any) -> str:
+        return f"accepted: {isinstance(await ctx.elicit('Sure?', Sure), outcome)}"
+
+    def pay(amount: int) -> str:
+        raise error("No money.") if amount else ZeroDivisionError
+
+    ask.__annotations__["ctx"] = library.Context
+    for tool in (ask, pay):
+        server.tool()(tool)
+
+    async def answer(asking: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"sure": True})
+
+    async def run() -> list[str]:
+        texts = []
+        async with client(server, elicitation_callback=answer) as visitor:
+            for name, arguments in (("ask", {}), ("pay", {"amount": 7}), ("pay", {"amount": 0}), ("pay", {})):
+                try:
+                    texts.append((await visitor.call_tool(name, arguments)).content[0].text)
+                except mcp.MCPError as refused:
+                    texts.append(str(refused))
+        return texts
+
+    return asyncio.run(run())
+
+
+def test_asking_inline_works_after_the_move_and_error_texts_are_others() -> None:
+    asked, failed, crashed, invalid = told(sdk, mcp.Client, elicitation.AcceptedElicitation, exceptions.ToolError)
+    assert "no back-channel" in asked
+    assert failed == "Error executing tool pay: No money."
+    assert crashed == "Error executing tool pay"
+    assert invalid.startswith("Error executing tool pay: 1 validation error")
+    assert told(turnwise, Client, turnwise.AcceptedElicitation, turnwise.ToolError) == [
+        "accepted: True",
+        "No money.",
+        "The tool failed; the server's log says why.",
+        "Invalid arguments: amount: Field required",
+    ]
+
+
+def test_an_import_that_is_left_over_does_not_match() -> None:
+    asked, failed, *_ = told(turnwise, Client, elicitation.AcceptedElicitation, exceptions.ToolError)
+    assert asked == "accepted: False"
+    assert failed == "The tool failed; the server's log says why."
+
+
+def test_every_outcome_of_the_official_sdk_has_its_name_here_and_in_the_table() -> None:
+    rows = (ROOT / "docs/guides/from-official-sdk.md").read_text().partition("## Name by name")[2]
+    names = [name for name in dir(elicitation) if name.endswith("Elicitation")]
+    assert len(names) == 4
+    for name in names:
+        assert f"`{name}`" in rows
+        assert hasattr(turnwise, name)
 
 
 @pytest.mark.parametrize("sample", ["moving/fastmcp_before.py", "moving/fastmcp_client_before.py"])

@@ -114,6 +114,35 @@ def test_folders_and_clients_are_scripted_too() -> None:
     assert asyncio.run(check()) == {"result": ["file:///home/ada"]}
 
 
+def test_a_call_that_becomes_a_task_is_followed_to_its_end() -> None:
+    server = MCPServer("builds")
+
+    @server.tool(task="optional")
+    async def build(branch: str, ctx: Context) -> str:
+        sure = await ctx.elicit("Sure?", bool, key="sure")
+        if sure.action != "accept":
+            raise ToolError(f"{branch} is not built")
+        return f"{branch} is built: {ctx.is_task}"
+
+    async def called(answer: Any, **options: Any) -> tuple[str, bool | None]:
+        async with connect(server, {"sure": answer}, **options) as client:
+            result = await client.call_tool("build", {"branch": "main"})
+            client.flow.check(asked=[["sure"]])
+            return result.content[0].text, result.is_error  # type: ignore[union-attr]
+
+    assert asyncio.run(called(True)) == ("main is built: True", False)
+    assert asyncio.run(called({"action": "decline"})) == ("main is not built", True)
+    assert asyncio.run(called(True, tasks=False)) == ("main is built: False", False)
+
+
+def test_a_client_of_a_server_without_tasks_says_nothing_of_them() -> None:
+    async def declared() -> dict[str, Any]:
+        async with connect(MCPServer("plain"), {}) as client:
+            return client.capabilities
+
+    assert "extensions" not in asyncio.run(declared())
+
+
 def test_a_frozen_clock_stands_still() -> None:
     async def check() -> None:
         clock = FrozenClock(1000.0)

@@ -683,6 +683,23 @@ def test_a_binding_can_be_used_without_a_server() -> None:
         binding.validate({"x": 5})
 
 
+def test_where_arguments_do_not_fit_those_that_there_are_not_are_named_too() -> None:
+    binding = bound(measure)
+    assert binding.validate({"x": 5, "unit": "m", "unti": "cm"}) == {"x": 5, "unit": "m"}
+
+    def told(arguments: dict[str, Any]) -> str:
+        with pytest.raises(InvalidArguments) as raised:
+            binding.validate(arguments)
+        return str(raised.value)
+
+    required = "Invalid arguments: unit: Field required"
+    assert told({"x": 5}) == required
+    assert told({"x": 5, "unti": "cm"}) == f"{required}; there is no argument 'unti'"
+    assert told({"x": 5, "a\n": 1, "b": 2}) == f"{required}; there is no argument 'a\\n', 'b'"
+    assert told({"x": 5, "n" * 10_000: 1}) == f"{required}; there is no argument '{'n' * 60}…'"
+    assert told({"x": 5, **dict.fromkeys("abcdefg")}).endswith("no argument 'a', 'b', 'c', 'd', 'e' and 2 more")
+
+
 def test_a_strict_model_takes_what_json_can_say() -> None:
     class Strict(BaseModel):
         model_config = ConfigDict(strict=True)

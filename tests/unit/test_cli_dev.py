@@ -3,15 +3,18 @@
 import asyncio
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import turnwise
 from tests.docs.loading import free_port
 from tests.fleet.forks import Child
 from tests.unit.test_cli_call import Commands, commands, waited_for
-from turnwise import Client, Done, Pending
+from turnwise import Client, Command, Done, Pending
 
 SHOP = """
 from turnwise import Context, MCPServer
@@ -21,7 +24,7 @@ server = MCPServer("shop")
 @server.tool()
 async def greet(ctx: Context) -> str:
     name = await ctx.elicit("Who are you?", str, key="name")
-    return f"WORD {name.data}"
+    return f"WORD {name.data}" if name.action == "accept" else "Nobody."
 """
 BROKEN = SHOP.replace("async def greet(", "async def greet((")
 
@@ -89,6 +92,31 @@ def test_a_question_survives_a_reload_and_a_broken_file_is_mended(here: Commands
     assert "SyntaxError" in told
     assert f"Try it: turnwise list {url}" in told
     assert json.dumps({"url": url}) in told.replace("\n", "").replace("  ", "").replace("{ ", "{")
+
+
+def test_a_question_over_standard_streams_survives_with_keys_that_are_given(here: Commands) -> None:
+    (here.folder / "streamed.py").write_text(SHOP)
+    (here.folder / "ring").write_text("k" * 32)
+    words = [sys.executable, "-m", "turnwise.cli", "stdio", "streamed.py:server", "--keys-file", "ring"]
+
+    async def run() -> Any:
+        async with Client(Command(words, env=here.env, cwd=str(here.folder))) as client:
+            pending = await client.begin("greet", {})
+            assert isinstance(pending, Pending)
+        async with Client(Command(words, env=here.env, cwd=str(here.folder))) as client:
+            return await client.resume(pending, {"name": {"action": "decline"}})
+
+    assert isinstance(asyncio.run(run()), Done)
+    missing, both = here.run(
+        ["stdio", "streamed.py", "--keys-file", "none"],
+        ["dev", "streamed.py", "--keys-file", "ring", "--keys-env", "RING"],
+    )
+    assert (missing.code, both.code) == (2, 2)
+    assert missing.err.startswith("none: No such file or directory.")
+
+
+def test_which_release_it_is_is_said(here: Commands) -> None:
+    assert here.run(["--version"]) == [(0, f"turnwise {turnwise.__version__}\n", "")]
 
 
 def test_what_cannot_be_served_is_said(here: Commands) -> None:

@@ -67,13 +67,17 @@ def test_the_settings_of_a_server_are_looked_at(here: Commands) -> None:
 
 
 def test_keys_are_looked_at(here: Commands) -> None:
-    seen, short, twice, unset = here.run(
+    seen, short, twice, unset, alone, nothing = here.run(
         ["doctor", "shop:server", "--keys-file", "open"],
         ["doctor", "shop:server", "--keys-file", "short"],
         ["doctor", "shop:server", "--keys-file", "twice"],
         ["doctor", "shop:server", "--keys-env", "NO_KEYS"],
+        ["doctor", "--keys-file", "ring"],
+        ["doctor"],
     )
-    assert [told.code for told in (seen, short, twice, unset)] == [1, 1, 0, 1]
+    assert [told.code for told in (seen, short, twice, unset, alone, nothing)] == [1, 1, 0, 1, 0, 2]
+    assert findings(alone) == {"keys": "good: 1 in ring, the first mints"}
+    assert "give a TARGET, or --keys-file or --keys-env" in nothing.err
     assert findings(seen)["keys"] == "bad: open can be read by others: chmod 600 open"
     assert findings(short)["keys"].startswith("bad: short: a key has at least 32 bytes")
     assert findings(twice)["keys"] == "look: one is in twice twice"

@@ -92,6 +92,6 @@ def test_keys_that_are_not_good_are_said(here: Commands) -> None:
     assert "hunter2" not in short.err + weak.err
     assert seen.err == "open can be read by others: chmod 600 open\n"
     assert unset.err == "the variable NO_KEYS is not set\n"
-    assert nowhere.err == "nowhere: No such file or directory\n"
+    assert nowhere.err == "nowhere: No such file or directory. This makes one: turnwise keys new --file nowhere\n"
     assert [line.split("  ")[1] for line in good.out.splitlines()] == ["mints and verifies", "verifies"]
     assert (neither.code, both.code) == (2, 2)

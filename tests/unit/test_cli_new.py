@@ -25,7 +25,13 @@ def here(origin: Commands, tmp_path: Path) -> Commands:
 def test_a_new_project_passes_its_own_test_and_answers(here: Commands) -> None:
     (made,) = here.run(["new", "city-guide"])
     assert (made.code, made.out) == (0, "")
-    assert made.err.splitlines()[-1] == "turnwise dev city_guide:server"
+    assert made.err.splitlines()[1:] == [
+        "cd city-guide",
+        "pip install pytest",
+        "python -m pytest",
+        "turnwise dev city_guide:server",
+    ]
+    assert "\n    python -m pytest\n" in (here.folder / "city-guide/README.md").read_text()
     project = here.folder / "city-guide"
     checked = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],

@@ -27,6 +27,7 @@ PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 PATIENCE = 30.0
 NUMBERS = count(1)
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+KEYED = """request_state_security=RequestStateSecurity(keys=[os.environ["SHOP_KEY"]]), """
 SHOP = """
 import os
 from turnwise import Context, MCPServer, RequestStateSecurity, SQLiteTaskStore, TaskOptions
@@ -49,6 +50,8 @@ async def order(item: str, ctx: Context) -> str:
     name = await ctx.elicit(f"Who gets {item}?", str, key="name")
     return f"{packed} for {name.data}"
 """
+# The same shop, keyed by who serves it.
+SERVED = "\n".join(line for line in SHOP.replace(KEYED, "").splitlines() if not line.startswith("forgetful"))
 
 
 # A shop, and commands about it
@@ -217,7 +220,11 @@ def test_tasks_are_shown_with_what_they_wait_for(shop: Shop) -> None:
         ["tasks", "show", "shop", states.over],
         ["tasks", "list", "shop:rekeyed", "--json"],
     )
-    assert [(code, err) for code, _, err in (listed, table, some, one, shown, sealed)] == [(0, "")] * 6
+    assert [(code, err) for code, _, err in (listed, table, some, one, shown)] == [(0, "")] * 5
+    assert sealed[2] == (
+        "What is sealed was sealed under a key that shop does not have: give those of turnwise serve, with --keys-file "
+        "or --keys-env.\n"
+    )
     facts = {task["task"]: task for task in map(json.loads, listed[1].splitlines())}
     assert sorted(facts) == sorted(states)
     rows = {row.split()[0]: row for row in table[1].splitlines()}
@@ -237,6 +244,55 @@ def test_tasks_are_shown_with_what_they_wait_for(shop: Shop) -> None:
     assert re.search(rf" now  {SENTENCES['over']}\n", shown[1])
     told = {task["task"]: task["now"] for task in map(json.loads, sealed[1].splitlines())}
     assert re.fullmatch(r"waits since \S+ s for an answer to 'name' \(sealed\)", told[states.asking])
+
+
+def test_keys_that_a_server_does_not_bring_are_given_as_to_serve(shop: Shop) -> None:
+    (shop.folder / "ring").write_text("k" * 32)
+    (shop.folder / "other").write_text("o" * 32)
+    (shop.folder / "served.py").write_text(SERVED)
+    states = asyncio.run(settle(shop))
+    show = ["tasks", "show", "served", states.asking]
+    none, other, file, variable, listed, both = shop.run(
+        show,
+        [*show, "--keys-file", "other"],
+        [*show, "--keys-file", "ring"],
+        [*show, "--json", "--keys-env", "SHOP_KEY"],
+        ["tasks", "list", "served", "--keys-file", "ring"],
+        [*show, "--keys-file", "ring", "--keys-env", "SHOP_KEY"],
+    )
+    assert none[0] == other[0] == 0
+    assert none[1].endswith(" for an answer to 'name' (sealed)\n")
+    assert none[2] == (
+        "What is sealed needs a key, and [shop] brings none: give those of turnwise serve, with --keys-file or "
+        "--keys-env.\n"
+    )
+    assert other[2] == "What is sealed was sealed under a key that is not in other.\n"
+    for code, said, noted in (file, variable, listed):
+        assert (code, noted) == (0, "")
+        assert "for an answer to 'name' (Who gets tea?)" in said
+    assert both[0] == 2
+
+
+def test_a_worker_takes_the_keys_that_a_server_does_not_bring(shop: Shop) -> None:
+    (shop.folder / "ring").write_text("k" * 32)
+    (shop.folder / "served.py").write_text(SERVED)
+
+    async def work() -> None:
+        async with shop.opened() as (_, client):
+            task_id = await begin(client, "tea")
+            worker = shop.begin("worker", "served", "--keys-file", "ring")
+            await until(client, task_id, "input_required")
+        worker.send_signal(signal.SIGTERM)
+        assert (await asyncio.to_thread(ended, worker))[0] == 0
+
+    run(work)
+    (alone,) = shop.run(["worker", "served"])
+    assert alone == (
+        1,
+        "",
+        "[shop] brings no keys, and tasks are played with those that they were begun with: give those of turnwise "
+        "serve, with --keys-file or --keys-env\n",
+    )
 
 
 def test_tasks_are_stopped_and_forgotten(shop: Shop) -> None:
@@ -263,6 +319,12 @@ def test_what_is_wrong_is_said_in_a_line_and_by_the_exit_code(shop: Shop) -> Non
         ("worker", "shop:forgetful"): memory,
         ("tasks", "list", "shop:forgetful"): memory,
         ("tasks", "cancel", "shop", "nothing"): "no task 'nothing'",
+        (
+            "worker",
+            "shop",
+            "--keys-file",
+            "none",
+        ): "none: No such file or directory. This makes one: turnwise keys new --file none",
         (
             "tasks",
             "purge",

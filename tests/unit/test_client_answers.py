@@ -33,6 +33,7 @@ from turnwise import (
     UnknownInputRequest,
 )
 from turnwise.dialects.answering import check_question, checked_answer
+from turnwise.dialects.calling import advised
 
 SILENT: Any = {"mode": "2026-07-28"}
 ROOTS: Json = {"method": "roots/list"}
@@ -462,8 +463,52 @@ def test_what_a_client_cannot_be_asked_a_good_server_does_not_ask() -> None:
                 await client.call_tool("think")
             assert raised.value.code == -32021
             assert raised.value.data == {"requiredCapabilities": {"sampling": {}}}
+            assert raised.value.message == "The client did not declare a required capability: sampling"
+            assert str(raised.value) == f"{raised.value.message} (pass sampling_callback= to the client)"
 
     run(visit())
+
+
+def test_advice_to_a_client_stays_where_it_is_given() -> None:
+    inner, outer = bureau(), MCPServer("outer")
+
+    @outer.prompt()
+    async def relay() -> str:
+        async with Client(inner) as client:
+            await client.call_tool("think")
+        return "never"
+
+    async def visit() -> None:
+        async with Client(outer) as client:
+            with pytest.raises(MCPError) as raised:
+                await client.get_prompt("relay")
+            assert raised.value.message == "The client did not declare a required capability: sampling"
+
+    run(visit())
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (
+            {"requiredCapabilities": {"elicitation": {"url": {}}, "roots": {}}},
+            "pass list_roots_callback= to",
+        ),
+        (
+            {"requiredCapabilities": {"sampling": {}, "roots": {}}},
+            "sampling_callback= and list_roots_callback=",
+        ),
+        ({"requiredCapabilities": {"elicitation": {"form": {}}}}, None),
+        ({"requiredCapabilities": {"extensions": {}}}, None),
+        ({"requiredCapabilities": ["sampling"]}, None),
+        (["requiredCapabilities"], None),
+        (None, None),
+    ],
+)
+def test_only_callbacks_that_a_client_lacks_are_advised(data: Any, advice: str | None) -> None:
+    error = advised(MCPError(-32021, "no", data), {"elicitation/create"})
+    assert (error.code, error.message, error.data) == (-32021, "no", data)
+    assert (advice in str(error)) if advice else str(error) == "no"
 
 
 def test_a_question_without_a_callback_is_the_servers_mistake_and_then_nobody_is_asked() -> None:

@@ -704,8 +704,9 @@ def test_a_tool_that_fails_has_a_result_that_says_so_and_no_secret(road: Any, ca
             ]
             return [(await client.played(tool, arguments=arguments))["result"] for tool, arguments in asked]
 
-    with caplog.at_level(logging.CRITICAL, "turnwise"):
+    with caplog.at_level(logging.ERROR, "turnwise"):
         results = run(main())
+    assert [record.getMessage() for record in caplog.records] == ["tools/call 'fail' failed"]
     assert [result["isError"] for result in results] == [True] * 4
     words = [result["content"][0]["text"] for result in results]
     assert words[0] == "out of stock"

@@ -218,6 +218,12 @@ def test_a_termination_ends_a_subscription_with_its_result_and_without_delay() -
         assert time.monotonic() - before < 5
 
 
+def test_the_log_says_where_the_endpoint_is() -> None:
+    with running() as process:
+        port = process.ready().port
+        assert process.until_logged(rf"http is served at http://127\.0\.0\.1:{port}/mcp$")
+
+
 def test_a_server_whose_lifespan_fails_does_not_start() -> None:
     with running("broken") as process:
         assert process.ended() not in (0, None)

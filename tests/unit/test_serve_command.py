@@ -271,7 +271,10 @@ def test_probes_say_that_a_server_lives_and_is_ready_and_leave_no_line(tmp_path:
         (["shop:other"], "shop has no server 'other': it has server"),
         (["not-a-module"], "'not-a-module' is no module"),
         (["shop", "--keys-env", "UNSET"], "the variable UNSET is not set"),
-        (["shop", "--keys-file", "missing"], "missing: No such file or directory"),
+        (
+            ["shop", "--keys-file", "missing"],
+            "missing: No such file or directory. This makes one: turnwise keys new --file missing",
+        ),
         (["shop", "--keys-file", "shop.py"], "shop.py: a key has at least 32 bytes"),
         (["shop", "--host", "no.such.host.invalid"], "ERROR turnwise.serve: "),
     ],

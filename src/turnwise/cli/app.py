@@ -2,8 +2,11 @@
 serve or reach, 4 a question that nobody answers.
 """
 
+from typing import Annotated
+
 import typer
 
+from .._version import __version__
 from .calling import call, list_offers
 from .dev import dev, stdio
 from .doctor import doctor
@@ -35,6 +38,16 @@ app.add_typer(keys, name="keys")
 app.add_typer(token, name="token")
 
 
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"turnwise {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which release this is.")
+    ] = False,
+) -> None:
     """MCP servers whose tools can ask: serve them, and look after their tasks."""

@@ -5,13 +5,15 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import TurnwiseError
 from .hosts import hosts, started
-from .loading import NotFound, load
+from .key_options import KeysEnv, KeysFile, key_source
+from .keys import NoKeys
+from .loading import NotFound, load, load_keyed
 from .serving import ServeOptions
 from .showing import fail, note
 from .supervising import Supervisor
@@ -26,10 +28,13 @@ def dev(
     server: Server,
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 8000,
     path: Annotated[str, typer.Option(help="Where the endpoint is.")] = "/mcp",
+    keys_file: KeysFile = None,
+    keys_env: KeysEnv = None,
 ) -> None:
     """Serve, and start anew whenever a Python file here changes. Questions that are open survive that."""
     if os.name != "posix":
         fail("turnwise dev needs a POSIX system; use: turnwise serve")
+    key_source(keys_file, keys_env)
     try:
         name = load(server).name
     except NotFound as error:
@@ -38,17 +43,18 @@ def dev(
         note(f"{type(error).__name__}: {error}", "red")
         name = server.partition(":")[0].removesuffix(".py")
     _say_hosts(name, server, f"http://127.0.0.1:{port}{path}")
-    options = ServeOptions(server=server, port=port, path=path, grace=1, names_instance=True, says_keys=False)
+    keys: dict[str, Any] = {"keys_file": keys_file, "keys_env": keys_env, "says_keys": False}
+    options = ServeOptions(server=server, port=port, path=path, grace=1, names_instance=True, **keys)
     supervisor = Supervisor(options, None, is_patient=True)
     threading.Thread(target=_watch, args=(supervisor, Path.cwd()), daemon=True).start()
     raise typer.Exit(supervisor.run())
 
 
-def stdio(server: Server) -> None:
+def stdio(server: Server, keys_file: KeysFile = None, keys_env: KeysEnv = None) -> None:
     """Serve over standard streams, for hosts that start servers themselves."""
     try:
-        load(server).run("stdio")
-    except NotFound as error:
+        load_keyed(server, key_source(keys_file, keys_env)).run("stdio")
+    except (NotFound, NoKeys) as error:
         fail(str(error), 2)
     except TurnwiseError as error:
         fail(str(error))

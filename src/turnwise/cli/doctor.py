@@ -12,6 +12,7 @@ from ..client import Client
 from ..dialects.words import INSTANCE
 from ..errors import ConnectionLost, TurnwiseError
 from ..server import MCPServer
+from .key_options import key_source
 from .keys import KeySource, NoKeys
 from .loading import NotFound, load_or_say
 from .showing import fail, legible, note
@@ -33,22 +34,31 @@ class Finding(NamedTuple):
 
 
 def doctor(
-    target: Annotated[str, typer.Argument(help="A URL, or a server: module:attribute.", metavar="TARGET")],
+    target: Annotated[
+        str | None,
+        typer.Argument(help="A URL, or a server: module:attribute. If none: keys alone.", metavar="TARGET"),
+    ] = None,
     keys_file: Annotated[str | None, typer.Option(help="A file with one key a line.")] = None,
     keys_env: Annotated[str | None, typer.Option(help="A variable with keys between commas.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many processes are to share the port.")] = 1,
 ) -> None:
     """Look for what goes wrong where a server is deployed: keys, workers, proxies, clocks. Exit code 1: it is bad."""
-    source = KeySource(keys_file, keys_env)
+    source = key_source(keys_file, keys_env)
+    if target is None and not source:
+        raise typer.BadParameter("give a TARGET, or --keys-file or --keys-env")
     try:
-        is_url = target.startswith(("http://", "https://"))
-        found = _visited(target) if is_url else _read(load_or_say(target), source, workers)
-        findings = [*_keys(source), *asyncio.run(_gathered(found))]
+        findings = [*_keys(source), *([] if target is None else _looked_at(target, source, workers))]
     except NotFound as error:
         fail(str(error), 2)
     for finding in findings:
         note(legible(f"{finding.how:5} {finding.what}"), STYLES[finding.how])
     raise typer.Exit(1 if any(finding.how == "bad" for finding in findings) else 0)
+
+
+def _looked_at(target: str, source: KeySource, workers: int) -> list[Finding]:
+    is_url = target.startswith(("http://", "https://"))
+    found = _visited(target) if is_url else _read(load_or_say(target), source, workers)
+    return asyncio.run(_gathered(found))
 
 
 async def _gathered(found: AsyncIterator[Finding]) -> list[Finding]:

@@ -12,6 +12,7 @@ import typer
 
 from ..errors import CallerError
 from ..transports.door import LOCAL
+from .key_options import key_source
 from .keys import KeySource, NoKeys
 from .serve import LEVELS, checked_level
 from .showing import fail, note
@@ -73,9 +74,7 @@ def inbox(  # noqa: PLR0913, PLR0917 - a command's options
         from ..inbox.working import WorkOptions
     except ModuleNotFoundError as error:
         _explain(error)
-    if keys_file is not None and keys_env is not None:
-        raise typer.BadParameter("give --keys-file or --keys-env, not both")
-    kept = _store(store, KeySource(keys_file, keys_env))
+    kept = _store(store, key_source(keys_file, keys_env))
     tokens, drawn = _tokens(tokens_file)
     is_secure = (url or "").startswith("https://")
     try:

@@ -1,6 +1,7 @@
 """Keys for a server, from a file or from the environment."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +9,11 @@ from .._sealed import KeyRing
 
 
 class NoKeys(Exception):
-    """The keys cannot be had; the message says why."""
+    """The keys cannot be had; the message says why. `advice` is for who has never had any."""
+
+    def __init__(self, reason: str, advice: str = "") -> None:
+        self.reason = reason
+        super().__init__(f"{reason}. {advice}" if advice else reason)
 
 
 class KeySource(NamedTuple):
@@ -46,6 +51,9 @@ class KeySource(NamedTuple):
     def _from_file(self, path: Path) -> list[str]:
         try:
             text = path.read_text()
+        except FileNotFoundError as error:
+            advice = f"This makes one: turnwise keys new --file {shlex.quote(str(path))}"
+            raise NoKeys(f"{path}: {error.strerror}", advice) from None
         except (OSError, UnicodeDecodeError) as error:
             raise NoKeys(f"{path}: {error.strerror if isinstance(error, OSError) else 'is no text'}") from None
         keys = [line.strip() for line in text.splitlines()]

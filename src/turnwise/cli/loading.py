@@ -4,10 +4,13 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .._sealed import provide_keys
 from ..server import MCPServer
+from .keys import KeySource, NoKeys
 
 
 class NotFound(Exception):
@@ -26,6 +29,27 @@ def load_or_say(name: str) -> MCPServer[Any]:
         place = "" if known else f" ({Path(where.filename).name}, line {where.lineno})"
         what = f"{type(error).__name__}: {error}{place}"
         raise NotFound(f"{name.partition(':')[0]} cannot be imported: {what}") from None
+
+
+def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPServer[Any]:
+    """Import the server with the keys that it is to have; `held` are those that were read or drawn before. NoKeys where
+    it cannot have them.
+    """
+    keys = [*held] or (source.read() if source else [])
+    if keys:
+        provide_keys(keys)
+    server = load(name)
+    if keys and server._security.is_process_local:  # Its store is the process's own too.
+        raise NoKeys(
+            f"{name} draws a key for one process alone, RequestStateSecurity.ephemeral(): leave that out, or "
+            "serve it by one worker, without keys"
+        )
+    if source:
+        try:
+            server.use_keys(keys)
+        except TypeError as error:
+            raise NoKeys(str(error)) from None
+    return server
 
 
 def load(name: str) -> MCPServer[Any]:

@@ -76,7 +76,7 @@ pythonpath = ["."]
 README = """# {title}
 
     pip install 'turnwise[cli]' pytest
-    pytest
+    python -m pytest
     turnwise dev {module}:server
 
 In another terminal, answer its question:
@@ -126,4 +126,4 @@ def new(name: Annotated[str, typer.Argument(help="The project, and the folder to
     for file, text in files.items():
         (folder / file).write_text(text)
     note(f"{name}/ has {', '.join(files)}", "bold")
-    note(f"cd {name}\npytest\nturnwise dev {module}:server")
+    note(f"cd {name}\npip install pytest\npython -m pytest\nturnwise dev {module}:server")

@@ -8,6 +8,7 @@ import typer
 
 from .._hosting import MAX_BODY
 from ..transports.turnstile import RequestLimits
+from .key_options import key_source
 from .serving import ServeOptions, serve_here
 from .supervising import Supervisor
 
@@ -62,8 +63,7 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
     """Serve an MCP server over HTTP. SIGTERM ends it in good order; SIGHUP reads the keys again."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Until there is a server that can heed it.
-    if keys_file is not None and keys_env is not None:
-        raise typer.BadParameter("give --keys-file or --keys-env, not both")
+    key_source(keys_file, keys_env)
     if workers > 1 and os.name != "posix":
         raise typer.BadParameter("several workers share a port on POSIX systems only")
     limits: dict[str, Any] = {

@@ -14,12 +14,11 @@ from uvicorn import Server
 
 from .._access import AccessLog, Witnesses
 from .._hosting import MAX_BODY
-from .._sealed import provide_keys
 from ..server import MCPServer
 from ..transports.turnstile import RequestLimits
 from ..transports.uvicorn import Stages, make_server
 from .keys import KeySource, NoKeys
-from .loading import NotFound, load
+from .loading import NotFound, load_keyed
 
 log = logging.getLogger("turnwise.serve")
 
@@ -70,7 +69,7 @@ def serve_here(
     """Serve until stopped; the exit code."""
     set_up_logging(options)
     try:
-        server = loaded(options)
+        server = load_keyed(options.server, options.keys, options.held)
     except (NotFound, NoKeys) as error:
         log.error("%s", error)
         return REFUSED
@@ -104,25 +103,6 @@ def serve_figures(host: str, port: int, registry: Any = None) -> None:
         start_http_server(port, host, registry or REGISTRY)
     except OSError as error:
         raise OSError(f"--metrics-port {port} on {host}: {error.strerror or error}") from None
-
-
-def loaded(options: ServeOptions) -> MCPServer[Any]:
-    """The server, with the keys it is to have."""
-    keys = [*options.held] or (options.keys.read() if options.keys else [])
-    if keys:
-        provide_keys(keys)
-    server = load(options.server)
-    if keys and server._security.is_process_local:  # Its store is the process's own too.
-        raise NoKeys(
-            f"{options.server} draws a key for one process alone, RequestStateSecurity.ephemeral(): leave that out, or "
-            "serve it by one worker, without keys"
-        )
-    if options.keys:
-        try:
-            server.use_keys(keys)
-        except TypeError as error:
-            raise NoKeys(str(error)) from None
-    return server
 
 
 async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socket.socket) -> int:
@@ -199,7 +179,7 @@ def _reload(server: MCPServer[Any], options: ServeOptions) -> None:
     try:
         keys = options.keys.read()
     except NoKeys as error:
-        log.error("the keys stay as they are: %s", error)
+        log.error("the keys stay as they are: %s", error.reason)
         return
     server.use_keys(keys)
     many = "1 key" if len(keys) == 1 else f"{len(keys)} keys"

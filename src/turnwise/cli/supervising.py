@@ -184,7 +184,7 @@ class Supervisor:
             if self._options.keys_file is not None:
                 self._options = replace(self._options, held=self._options.keys.read())
         except NoKeys as error:
-            log.error("the keys stay as they are: %s", error)
+            log.error("the keys stay as they are: %s", error.reason)
             return
         self._tell(signal.SIGHUP)
 

@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
@@ -21,12 +21,17 @@ from ..server import MCPServer
 from ..tasks.explaining import explained
 from ..tasks.model import Status, Task
 from ..tasks.runtime import Tasks
-from .loading import NotFound, load
-from .showing import WIDE, fail, legible
+from .key_options import KeysEnv, KeysFile, key_source
+from .keys import KeySource, NoKeys
+from .loading import NotFound, load_keyed
+from .showing import WIDE, fail, legible, note
 
 Server = Annotated[str, typer.Argument(help="The server: module:attribute or file.py:attribute.", metavar="SERVER")]
 TaskId = Annotated[str, typer.Argument(help="The task's id.", metavar="TASK")]
 AsJSON = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+
+NOWHERE = KeySource()
+GIVE = "give those of turnwise serve, with --keys-file or --keys-env"
 
 
 def _status(name: str | None) -> str | None:
@@ -46,11 +51,16 @@ def worker(
         int | None, typer.Option(min=1, help="Legs at a time; the server's own number unless given.")
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log what is played.")] = False,
+    keys_file: KeysFile = None,
+    keys_env: KeysEnv = None,
 ) -> None:
     """Play the tasks of a server, without serving it. SIGTERM or Ctrl-C: legs under way are finished or given back."""
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(name)s %(message)s")
-    loaded = _loaded(server)
+    source = key_source(keys_file, keys_env)
+    loaded = _loaded(server, source)
     found = _kept_by(loaded)
+    if loaded.has_drawn_keys and not source:
+        fail(f"{loaded.name} brings no keys, and tasks are played with those that they were begun with: {GIVE}")
     found.options = replace(found.options, workers=workers or found.options.workers or 32)
     _run(_work(loaded, found))
 
@@ -68,9 +78,17 @@ async def _work(server: Any, found: Tasks) -> None:
 
 
 @tasks.command("list")
-def list_tasks(server: Server, status: ByStatus = None, as_json: AsJSON = False) -> None:
+def list_tasks(
+    server: Server,
+    status: ByStatus = None,
+    as_json: AsJSON = False,
+    keys_file: KeysFile = None,
+    keys_env: KeysEnv = None,
+) -> None:
     """All tasks, with their ages; at the end how many there are of each status."""
-    found = _tasks(server)
+    source = key_source(keys_file, keys_env)
+    loaded = _loaded(server, source)
+    found = _kept_by(loaded)
 
     async def run() -> tuple[list[Task], Any]:
         listed: list[Task] = []
@@ -79,6 +97,8 @@ def list_tasks(server: Server, status: ByStatus = None, as_json: AsJSON = False)
         return listed, await found.store.counts(time.time())
 
     listed, counts = _run(run())
+    if any(_is_sealed(found, task) for task in listed):
+        note(_why_sealed(loaded, source))
     if as_json:
         for task in listed:
             sys.stdout.write(json.dumps(_facts(found, task)) + "\n")
@@ -96,12 +116,18 @@ def list_tasks(server: Server, status: ByStatus = None, as_json: AsJSON = False)
 
 
 @tasks.command()
-def show(server: Server, task: TaskId, as_json: AsJSON = False) -> None:
+def show(
+    server: Server, task: TaskId, as_json: AsJSON = False, keys_file: KeysFile = None, keys_env: KeysEnv = None
+) -> None:
     """One task: what it is, and what it waits for."""
-    found = _tasks(server)
+    source = key_source(keys_file, keys_env)
+    loaded = _loaded(server, source)
+    found = _kept_by(loaded)
     seen = _run(found.store.get(task, None))
     if seen is None:
         fail(f"no task {task!r}")
+    if _is_sealed(found, seen):
+        note(_why_sealed(loaded, source))
     facts = _facts(found, seen)
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
@@ -126,10 +152,10 @@ def purge(server: Server) -> None:
     typer.echo(f"{_run(_tasks(server).store.purge(time.time()))} tasks forgotten")
 
 
-def _loaded(name: str) -> MCPServer[Any]:
+def _loaded(name: str, source: KeySource = NOWHERE) -> MCPServer[Any]:
     try:
-        return load(name)
-    except NotFound as error:
+        return load_keyed(name, source)
+    except (NotFound, NoKeys) as error:
         fail(str(error))
 
 
@@ -160,11 +186,28 @@ def _facts(found: Tasks, task: Task) -> dict[str, Any]:
 
 
 def _explained(found: Tasks, task: Task) -> str:
+    return explained(task, _requests(found, task) or {}, time.time())
+
+
+def _is_sealed(found: Tasks, task: Task) -> bool:
+    """Whether it waits for answers to questions that cannot be read here."""
+    return task.status == "input_required" and _requests(found, task) is None
+
+
+def _requests(found: Tasks, task: Task) -> Mapping[str, Any] | None:
+    """The questions of a task; None where they are sealed under keys that are not here. The rest can still be told."""
     try:
-        requests = found.seen(task).requests
-    except InvalidRequestState:  # Sealed under keys that this server no longer has; the rest can still be told.
-        requests = {}
-    return explained(task, requests, time.time())
+        return found.seen(task).requests
+    except InvalidRequestState:
+        return None
+
+
+def _why_sealed(server: MCPServer[Any], source: KeySource) -> str:
+    if source:
+        return f"What is sealed was sealed under a key that is not in {source.name}."
+    if server.has_drawn_keys:
+        return f"What is sealed needs a key, and {server.name} brings none: {GIVE}."
+    return f"What is sealed was sealed under a key that {server.name} does not have: {GIVE}."
 
 
 def _run(work: Coroutine[Any, Any, Any]) -> Any:

@@ -12,7 +12,8 @@ from .._ledger import ACCEPTED, ANSWER, CHECKPOINT, CLOCK, FAILURE, MARKER, RAW,
 from .._sealed import CLAIMS, RequestStateSecurity
 from ..dialects.tasking import moment
 from ..errors import InvalidRequestState
-from .keys import KeySource, NoKeys
+from .key_options import key_source
+from .keys import NoKeys
 from .showing import as_json, fail, legible
 
 token = typer.Typer(no_args_is_help=True, help="Look into states.")
@@ -42,7 +43,7 @@ def show(
     is_json: Annotated[bool, typer.Option("--json", help="JSON, for scripts.")] = False,
 ) -> None:
     """Open a state with your key: for which call it is, until when, and what is settled. It holds what people said."""
-    source = KeySource(keys_file, keys_env)
+    source = key_source(keys_file, keys_env)
     if not source:
         raise typer.BadParameter("give --keys-file or --keys-env")
     try:

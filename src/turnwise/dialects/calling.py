@@ -1,12 +1,12 @@
 """What a client says of itself, what it calls, and how results are read, on every wire."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from ..errors import HandshakeRequired, InvalidReply, UnsupportedVersion
+from ..errors import HandshakeRequired, InvalidReply, MCPError, UnsupportedVersion
 from .asking import wire_dict
 from .handshake_client import notification
 from .listing import CACHEABLE
@@ -24,6 +24,11 @@ _DECLARED: Mapping[str, Mapping[str, Any]] = {
     ELICIT: ELICITATION,
     SAMPLE: {"sampling": {"tools": {}}},
     ROOTS: {"roots": {}},
+}
+_OPTIONS = {
+    "elicitation": (ELICIT, "elicitation_callback="),
+    "sampling": (SAMPLE, "sampling_callback="),
+    "roots": (ROOTS, "list_roots_callback="),
 }
 _RESULTS = {
     "tools/call": "CallToolResult",
@@ -47,6 +52,16 @@ def declared(methods: Iterable[str], more: Mapping[str, Any] | None, *, tasks: b
     if tasks:
         capabilities["extensions"] = {**EXTENSION, **capabilities.get("extensions", {})}
     return capabilities
+
+
+def advised(error: MCPError, methods: Collection[str]) -> MCPError:
+    """An error that says what a client would have to declare, with the options that do. It answers `methods`."""
+    required = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
+    known = [_OPTIONS[name] for name in _OPTIONS if isinstance(required, dict) and name in required]
+    options = [option for method, option in known if method not in methods]
+    if not options:
+        return error
+    return MCPError(error.code, error.message, error.data, f"pass {' and '.join(options)} to the client")
 
 
 def introduction(info: "Implementation | None", version: str) -> dict[str, Any]:

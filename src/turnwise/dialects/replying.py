@@ -6,7 +6,7 @@ from typing import Any
 
 from .._json import encode
 from .._messages import Reply
-from ..errors import InvalidRequestState, MalformedMessage, ToolError, TurnwiseError
+from ..errors import InvalidRequestState, MalformedMessage, MCPError, ToolError, TurnwiseError
 from .words import TARGETS
 
 log = logging.getLogger("turnwise.server")
@@ -90,7 +90,7 @@ def _tool_error(text: str) -> dict[str, Any]:
 
 def _words(error: Exception) -> str:
     try:
-        return str(error)
+        return str(error.message if isinstance(error, MCPError) and error.advice else error)
     except Exception:  # An author's exception may do anything in its __str__.
         return type(error).__name__
 

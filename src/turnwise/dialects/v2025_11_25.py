@@ -62,7 +62,8 @@ class Live:
         try:
             return result_reply(call.id, self.dress(await _played(session, replace(call, held=True), handler)))
         except Exception as error:
-            return refuse({"id": call.id, "method": call.method}, error, verdict, self.dress).body
+            message = {"id": call.id, "method": call.method, "params": call.params}
+            return refuse(message, error, verdict, self.dress).body
 
 
 async def _played(session: Session, call: Call, handler: Handler) -> dict[str, Any]:

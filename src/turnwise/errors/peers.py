@@ -11,13 +11,18 @@ class PeerError(TurnwiseError):
 
 
 class MCPError(PeerError):
-    """A JSON-RPC error with a code of its own."""
+    """A JSON-RPC error with a code of its own. `message` is the peer's; `advice`, for who reads it here, is shown after
+    it and sent to nobody.
+    """
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    advice: str | None = None
+
+    def __init__(self, code: int, message: str, data: Any = None, advice: str | None = None) -> None:
         self.code = code
         self.message = message
         self.data = data
-        super().__init__(message)
+        self.advice = advice
+        super().__init__(message if not advice else f"{message} ({advice})")
 
 
 class StateExpired(MCPError):

@@ -5,13 +5,16 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import orjson
 
 from .._driver import Attempt, Pause, Questions, drive
+from .._following import TaskInHand, follow
 from .._messages import Identity, Outgoing
 from ..dialects.asking import wire_dict
+from ..dialects.calling import advised
+from ..dialects.tasking_client import EXTENSION, SHORTEST_POLL
 from ..dialects.words import CAPABILITIES, CLIENT_INFO, ELICIT, PROTOCOL, ROOTS, SAMPLE, VERSION
 from ..errors import MCPError, Unanswerable
 from ..server import MCPServer
@@ -65,11 +68,12 @@ class Connection:
         self.rounds.append(Round(message, answer))
         self.flow = Flow((*self.flow, self.rounds[-1]))
         if "error" in answer:
-            raise MCPError(answer["error"]["code"], answer["error"]["message"], answer["error"].get("data"))
+            error = MCPError(answer["error"]["code"], answer["error"]["message"], answer["error"].get("data"))
+            raise advised(error, self._callbacks)
         return cast("dict[str, Any]", answer["result"])
 
     async def call(self, method: str, params: Mapping[str, Any], **meta: Any) -> dict[str, Any]:
-        """As many rounds as it takes: the raw complete result."""
+        """As many rounds as it takes: the raw complete result. Where the call becomes a task, that of the task."""
         self.flow = Flow()
         steps = drive(params, self._max_rounds)
         outcome: Any = None
@@ -81,9 +85,11 @@ class Connection:
             match step:
                 case Attempt(attempt):
                     outcome = await self.request(method, attempt, **meta)
+                    if outcome.get("resultType") == "task":
+                        task = TaskInHand(outcome["taskId"], params["name"], params.get("arguments", {}))
+                        return await follow(_Follower(self), task, self._max_rounds, None)
                 case Questions(requests=requests):
-                    answers = await asyncio.gather(*(self._answer(*item) for item in requests.items()))
-                    outcome = dict(zip(requests, answers, strict=True))
+                    outcome = await self._answers(requests)
                 case Pause(seconds):
                     await asyncio.sleep(seconds)
 
@@ -115,6 +121,10 @@ class Connection:
 
         return ListToolsResult.model_validate(await self.request("tools/list"))
 
+    async def _answers(self, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        answers = await asyncio.gather(*(self._answer(*item) for item in requests.items()))
+        return dict(zip(requests, answers, strict=True))
+
     async def _answer(self, key: str, request: Mapping[str, Any]) -> Any:
         import mcp_types as types
 
@@ -135,6 +145,20 @@ class Connection:
 
     async def _notified(self, message: Any) -> None:
         self.notifications.append(message)
+
+
+class _Follower(NamedTuple):
+    """Who follows a task of a connection. It looks as often as it may: in a test nobody waits for what is there."""
+
+    connection: Connection
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """One request."""
+        return {**await self.connection.request(method, params), "pollIntervalMs": SHORTEST_POLL}
+
+    async def answers(self, step: Questions, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Answers to questions, by the script or the callbacks."""
+        return await self.connection._answers(step.requests)
 
 
 def _target(member: str, name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -161,10 +185,12 @@ async def connect(  # noqa: PLR0913 - what a test may want to say, each by its n
     access: Identity | None = None,
     now: Callable[[], float] = time.time,
     max_rounds: int = 10,
+    tasks: bool = True,
 ) -> AsyncIterator[Connection]:
     """A client joined to a server by a function call. It declares the capabilities that it has callbacks for, and all
     of them where it has `answers`, by key or by message as a `Script` takes them. What is not there is the callbacks'.
-    `now` is the time that the server is told: see `FrozenClock`.
+    `now` is the time that the server is told: see `FrozenClock`. Where the server keeps tasks it takes them, unless
+    `tasks=False`, and calls that become one are followed to their end.
 
     A callback is `async def (connection, params)`, for roots `async def (connection)`, and returns an official result
     type or a plain dict.
@@ -174,6 +200,9 @@ async def connect(  # noqa: PLR0913 - what a test may want to say, each by its n
     await server.start()
     try:
         script = Script(answers) if isinstance(answers, Mapping) else answers
-        yield Connection(server, callbacks, access=access, max_rounds=max_rounds, script=script, now=now)
+        client = Connection(server, callbacks, access=access, max_rounds=max_rounds, script=script, now=now)
+        if tasks and server.tasks is not None:
+            client.capabilities["extensions"] = {**EXTENSION}
+        yield client
     finally:
         await server.stop()

@@ -5,6 +5,7 @@ because nothing here depends on the client's address.
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from functools import partial
@@ -19,15 +20,24 @@ from .asgi import App
 from .lane import Heads, Protocol
 
 GRACE = 30
+log = logging.getLogger("uvicorn.error")  # Where uvicorn says on which address it listens, but not at which path.
 
 
 class _Server(uvicorn.Server):
     """A server that is told when it is about to end. With `drain`, it serves on for so many seconds before it does."""
 
-    def __init__(self, config: uvicorn.Config, stages: "Stages") -> None:
+    def __init__(self, config: uvicorn.Config, stages: "Stages", endpoint: "Endpoint | None") -> None:
         super().__init__(config)
         self._stages = stages
+        self._endpoint = endpoint
         self._is_draining = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._endpoint is not None:
+            host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+            port = self.servers[0].sockets[0].getsockname()[1]
+            log.info("%s is served at http://%s:%d%s", self._endpoint.name, host, port, self._endpoint.path)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._stages.drain <= 0 or self._is_draining or self.should_exit:
@@ -41,6 +51,13 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stages.on_shutdown()
         await super().shutdown(sockets)
+
+
+class Endpoint(NamedTuple):
+    """What is served, and at which path."""
+
+    name: str
+    path: str
 
 
 class Stages(NamedTuple):
@@ -63,8 +80,11 @@ def make_server(  # noqa: PLR0913 - by keyword
     *,
     log_config: Any = LOGGING_CONFIG,
     instance: str | None = None,
+    endpoint: Endpoint | None = None,
 ) -> uvicorn.Server:
-    """A server that lets requests in flight finish; `instance` is how it calls itself in every response."""
+    """A server that lets requests in flight finish. `instance` is how it calls itself in every response, and `endpoint`
+    what its log says of where it is.
+    """
     config = uvicorn.Config(
         app,
         host=host,
@@ -80,4 +100,4 @@ def make_server(  # noqa: PLR0913 - by keyword
         timeout_graceful_shutdown=stages.grace,
         lifespan="on",
     )
-    return _Server(config, stages)
+    return _Server(config, stages, endpoint)
