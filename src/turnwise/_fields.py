@@ -59,7 +59,10 @@ def described(part: Mapping[str, Any], formats: Mapping[str, str] = FORMATS) -> 
     words = formats.get(str(part.get("format")), words)
     if kind == "string":
         return _between(words, part.get("minLength"), part.get("maxLength"), " characters")
-    return _between(words, part.get("minimum"), part.get("maximum"))
+    words = _between(words, part.get("minimum"), part.get("maximum"))
+    above, below = part.get("exclusiveMinimum"), part.get("exclusiveMaximum")
+    words = words if above is None else f"{words}, above {above}"
+    return words if below is None else f"{words}, below {below}"
 
 
 def _between(words: str, least: Any, most: Any, unit: str = "") -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise._fields import described
 from turnwise.inbox.forms import MOST_FIELDS, Field, Form, Unfit, form_of
 
 
@@ -260,3 +261,8 @@ def test_no_schema_and_no_typing_breaks_a_form(properties: dict[str, Any], texts
         one.shown(None), one.zone(None), one.hint, one.title, one.description, one.bound("maximum")
     read, faults = made.read({str(number): texts for number in range(3)})
     assert len(read) + len(faults) <= len(properties)
+
+
+def test_bounds_that_must_not_be_reached_are_told() -> None:
+    assert described({"type": "number", "exclusiveMinimum": 0, "maximum": 5000}) == "a number, at most 5000, above 0"
+    assert described({"type": "integer", "exclusiveMaximum": 10}) == "a whole number, below 10"

@@ -79,8 +79,12 @@ def tokens(tmp_path: Path) -> str:
 
 
 def call(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return turnwise("call", *words, **variables)
+
+
+def turnwise(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, "call", *words],
+        [*COMMAND, *words],
         env={**ENVIRONMENT, "INBOX_TOKEN": ANN, **variables},
         capture_output=True,
         text=True,
@@ -240,6 +244,10 @@ def test_a_call_from_the_command_line_waits_for_the_people_at_the_inbox(tmp_path
         done = calling.result()
         assert (done.returncode, done.stdout.strip()) == (0, "nothing was filed: decline")
         assert f"/items/{found[0]['id']}" in done.stderr
+        left = json.loads(call(url, "file", "kind=bug", *told, "--leave", "--json").stdout)["item"]
+        answer(inbox.line, {"id": left, "round": 0}, title={"action": "decline"})
+        waited = turnwise("wait", left, *told)
+        assert (waited.returncode, waited.stdout.strip()) == (0, "nothing was filed: decline")
         refused = call(url, "file", "kind=bug", *told, INBOX_TOKEN="a wrong token, and long enough")
         assert (refused.returncode, "401" in refused.stderr) == (1, True)
 
@@ -249,7 +257,7 @@ def test_a_call_from_the_command_line_waits_for_the_people_at_the_inbox(tmp_path
     [
         (["--leave"], "belong to --inbox"),
         (["--inbox-token-env", "X"], "belong to --inbox"),
-        (["--inbox", "http://127.0.0.1:9", "--inbox-token-env", "NOT_SET"], "NOT_SET is not set"),
+        (["--inbox", "http://127.0.0.1:9", "--inbox-token-env", "NOT_SET"], "no variable of the name"),
         (["--inbox", "ftp://inbox"], "not the URL of an inbox"),
     ],
 )
@@ -311,7 +319,9 @@ def test_what_is_wrong_with_its_options_is_said_and_the_inbox_does_not_start(
         ([*store, "--log-level", "loud"], 2, "a level is one of"),
         (["--store", nowhere], 2, "--keys-file or --keys-env"),
         (["--store", nowhere, "--keys-env", "KEYS"], 3, "cannot be used"),
-        (["--store", str(tmp_path / "no" / "folder" / "inbox.db")], 3, "No such file"),
+        (["--store", str(tmp_path / "no" / "folder" / "inbox.db")], 2, "a folder that is there"),
+        (["--store", "mysql://somewhere/inbox"], 2, "--store is the path of a file"),
+        ([*store, "--url", "inbox.example.com"], 2, "https://inbox.example.com"),
     ]
     for options, code, words in cases:
         done = refused("inbox", "--port", "0", *options, HOOKS="secret", KEYS="k" * 40)

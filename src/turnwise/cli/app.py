@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
-from .calling import call, list_offers
+from .calling import call, list_offers, wait
 from .dev import dev, stdio
 from .doctor import doctor
 from .inbox import inbox
@@ -29,6 +29,7 @@ app.command()(dev)
 app.command()(serve)
 app.command()(stdio)
 app.command()(call)
+app.command()(wait)
 app.command("list")(list_offers)
 app.command()(inbox)
 app.command()(doctor)

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 
@@ -14,7 +14,7 @@ from ..dialects.asking import wire_dict
 from ..dialects.words import Mode
 from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
-from .handing import HandingOver, handing_over
+from .handing import HandingOver, handing_over, variable
 from .loading import NotFound
 from .metering import Meter
 from .showing import as_json, fail, legible, note
@@ -78,13 +78,28 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     if traced:
         trace(client)
     result = _run(_called(client, tool, arguments or (), given, timeout, handing, is_json=is_json))
-    if result is None:
-        return
-    if is_json:
+    if result is not None:
+        _end(result, is_json)
+
+
+def wait(
+    item: Annotated[str, typer.Argument(help="Its id, as `turnwise call --leave` printed it.", metavar="ITEM")],
+    inbox: Annotated[str, typer.Option(help="The URL of the inbox.")],
+    inbox_token_env: Annotated[str | None, typer.Option(help="A variable with the inbox's token.")] = None,
+    is_json: AsJSON = False,
+    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds to wait; the call stays there.")] = None,
+) -> None:
+    """Wait for a call that was left in an inbox, and show its result."""
+    client = _client(inbox, None, "auto", inbox=inbox, inbox_token=variable("--inbox-token-env", inbox_token_env))
+    _end(_run(client.wait_for(item, deadline=timeout)), is_json)
+
+
+def _end(result: Any, is_json: bool) -> NoReturn:
+    if is_json or not hasattr(result, "content"):
         typer.echo(as_json(wire_dict(result)))
     else:
         _show(result)
-    raise typer.Exit(1 if result.is_error else 0)
+    raise typer.Exit(1 if getattr(result, "is_error", False) else 0)
 
 
 def _callbacks(given: Answers) -> dict[str, Any]:

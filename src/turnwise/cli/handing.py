@@ -47,12 +47,14 @@ def handing_over(
         if token_env is not None or authorization_env is not None or leaves:
             raise typer.BadParameter("--inbox-token-env, --inbox-authorization-env and --leave belong to --inbox")
         return None
-    return HandingOver(url, _variable(token_env), _variable(authorization_env), leaves)
+    token = variable("--inbox-token-env", token_env)
+    return HandingOver(url, token, variable("--inbox-authorization-env", authorization_env), leaves)
 
 
-def _variable(name: str | None) -> str | None:
+def variable(option: str, name: str | None) -> str | None:
+    """What a variable holds. Its name is not repeated, for it may be the secret itself, given by mistake."""
     if name is None:
         return None
     if not (text := os.environ.get(name, "").strip()):
-        raise typer.BadParameter(f"the variable {name} is not set")
+        raise typer.BadParameter(f"there is no variable of the name that {option} gives")
     return text

@@ -74,8 +74,12 @@ def inbox(  # noqa: PLR0913, PLR0917 - a command's options
         from ..inbox.working import WorkOptions
     except ModuleNotFoundError as error:
         _explain(error)
+    if url is not None and not url.startswith(("http://", "https://")):
+        fail(f"--url is where people reach the inbox, with its scheme: https://{url}", 2)
+    if not store.startswith(POSTGRES) and ("://" in store or not Path(store).absolute().parent.is_dir()):
+        fail(f"--store is the path of a file, in a folder that is there, or {POSTGRES[0]}...; not {store}", 2)
     kept = _store(store, key_source(keys_file, keys_env))
-    tokens, drawn = _tokens(tokens_file)
+    tokens, drawn = _tokens(tokens_file, None if store.startswith(POSTGRES) else Path(store))
     is_secure = (url or "").startswith("https://")
     try:
         desk = Inbox(
@@ -133,24 +137,34 @@ def _drawn(store: Path) -> KeySource:
     if not path.exists():
         if store.exists() and store.stat().st_size:
             fail(f"{path}, with the key of {store}, is not there: without it nothing in the store can be read", 2)
-        try:
-            file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            with os.fdopen(file, "w") as opened:
-                opened.write(secrets.token_urlsafe(32) + "\n")
-        except FileExistsError:  # Another inbox was quicker.
-            return KeySource(str(path))
-        except OSError as error:
-            fail(f"{path}: {error.strerror}", CANNOT_SERVE)
+        _written(path, secrets.token_urlsafe(32))
         note(f"A key was drawn for {store}: it is in {path}. Keep both, and keep them apart in backups.")
     return KeySource(str(path))
 
 
-def _tokens(path: Path | None) -> tuple[dict[str, str], str | None]:
-    """Names by token, and the token that was drawn if none was given."""
+def _written(path: Path, secret: str) -> str:
+    """A secret in a file that only its owner reads: this one, or the one that is there."""
+    try:
+        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(file, "w") as opened:
+            opened.write(secret + "\n")
+    except FileExistsError:
+        return path.read_text().strip()
+    except OSError as error:
+        fail(f"{path}: {error.strerror}", CANNOT_SERVE)
+    return secret
+
+
+def _tokens(path: Path | None, store: Path | None) -> tuple[dict[str, str], str | None]:
+    """Names by token, and the token that was drawn if none was given. That of a store in a file is kept beside it: who
+    waits for a call goes on waiting when the inbox is started again.
+    """
     from ..inbox.door import read_tokens
 
     if path is None:
         drawn = secrets.token_urlsafe(24)
+        if store is not None:
+            drawn = _written(store.with_name(store.name + ".token"), drawn)
         return {drawn: "you"}, drawn
     try:
         tokens = read_tokens(path.read_text())
