@@ -287,7 +287,8 @@ def test_a_key_and_a_token_are_drawn_where_none_is_given_and_said_in_a_line_each
         assert not [line for line in again.said if "key" in line]
         assert again.end() == IN_ORDER
         [login] = [line for line in again.said if "Sign in" in line]
-        assert found[2] not in login, "each process draws its own"
+        assert found[2] in login, "who waits goes on waiting"
+        assert (tmp_path / "inbox.db.token").stat().st_mode & 0o777 == 0o600
     key.unlink()
     lost = refused("inbox", "--store", str(store))
     assert (lost.exit_code, "is not there" in lost.stderr) == (2, True)
