@@ -275,6 +275,25 @@ def test_some_questions_may_be_answered_before_others(place: Place) -> None:
     place.run(work)
 
 
+def test_who_answers_a_round_that_has_passed_is_told_that_and_of_no_other_question(place: Place) -> None:
+    async def work(store: Store) -> None:
+        await store.add(item(requests={"menu": question(), "guests": question()}))
+        answers = {"guests": accept(value="x")}
+        await store.answer("call", answers, round=0, by="bob", now=NOW + 1)
+        given = await store.answer("call", {"menu": accept(value="x")}, round=0, by="ann", now=NOW + 2)
+        await store.put(replace(given, status="waiting", round=1, pending=pending(requests={"guests": question()})))
+        with pytest.raises(
+            TooLate, match="round 0 has passed, and it is in round 1; 'guests' was answered by bob"
+        ) as late:
+            await store.answer("call", answers, round=0, by="cid", now=NOW + 3)
+        assert (late.value.by, late.value.at) == ("bob", NOW + 1)
+        with pytest.raises(TooLate, match=r"round 0 has passed, and it is in round 1$") as late:
+            await store.answer("call", {"wine": accept(value="x")}, round=0, by="cid", now=NOW + 3)
+        assert (late.value.by, late.value.at) == (None, None)
+
+    place.run(work)
+
+
 def test_an_answer_that_does_not_fit_is_not_kept(place: Place) -> None:
     async def work(store: Store) -> None:
         kept = await store.add(item(requests={"a": question(), "b": question()}))
