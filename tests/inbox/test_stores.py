@@ -410,6 +410,24 @@ def test_words_are_looked_for_in_server_target_caller_and_headline(place: Place)
     place.run(work)
 
 
+def test_every_question_of_a_call_is_looked_at_while_it_waits_while_it_goes_on_and_after(place: Place) -> None:
+    async def work(store: Store) -> None:
+        requests = {"a": question("How many guests?"), "b": question("Which menu?")}
+        kept = await store.add(item(requests=requests))
+        assert await lines(store, "menu") == await lines(store, "guests") == ["call"]
+        await store.answer("call", {"b": accept(value="x")}, round=0, by="ann", now=NOW + 1)
+        going = await store.answer("call", {"a": accept(value="x")}, round=0, by="ann", now=NOW + 2)
+        assert (going.status, going.headline) == ("going", "How many guests?")
+        assert await lines(store, "menu") == await lines(store, "guests") == ["call"]
+        assert (await store.page(Wanted())).lines[0].headline == "How many guests?"
+        ended = await store.put(going.ended("done", NOW + 3, result={}))
+        page = await store.page(Wanted(("done",), ("menu", "guests")))
+        assert ([line.id for line in page.lines], ended.texts) == (["call"], ["How many guests?", "Which menu?"])
+        assert len(replace(kept, pending=pending(requests={str(n): question(str(n)) for n in range(99)})).texts) == 20
+
+    place.run(work)
+
+
 def test_a_place_that_is_none_is_refused(place: Place) -> None:
     async def work(store: Store) -> None:
         await store.add(item())

@@ -21,6 +21,8 @@ WHO = 200
 """Characters of a name."""
 HEADLINE = 300
 """Characters of a headline."""
+MOST_LINES = 20
+"""So many questions of an item are looked at where words are looked for."""
 
 
 class TooLate(AlreadyAnswered):
@@ -116,9 +118,16 @@ class Item:
     @property
     def headline(self) -> str:
         """The first open question in a line, or the last that was answered: what the list shows."""
-        for key in self.pending.unanswered:
-            return _in_a_line(self.pending.requests[key])
-        return _in_a_line(self.given[-1].request) if self.given else ""
+        return next(iter(self.texts), "")
+
+    @property
+    def texts(self) -> list[str]:
+        """The questions in a line each, some at most: those that are open, then the others, newest first."""
+        pending = self.pending
+        keys = (*pending.unanswered, *reversed(list(pending.answers)))
+        requests = [pending.requests[key] for key in keys if key in pending.requests]
+        requests += [earlier.request for earlier in reversed(self.given)]
+        return list(dict.fromkeys(_in_a_line(request) for request in requests[:MOST_LINES]))
 
     def answered(self, answers: Mapping[str, Any], *, round: int, by: str, now: float, delay: float = 0.0) -> "Item":
         """The same with these answers. TooLate where somebody was first; Misfits, and nothing changed, where one does
@@ -207,7 +216,7 @@ class Line(NamedTuple):
 
 class Wanted(NamedTuple):
     """Which items a list is to have: all of these statuses that contain every one of these words somewhere in server,
-    target, caller or headline, without regard to case.
+    target, caller or questions, without regard to case.
     """
 
     statuses: Sequence[Status] = OPEN
