@@ -68,12 +68,11 @@ class InboxLine:
         self._token = token
         self._authorization = authorization
 
-    async def hand_over(self, call: Pending | TaskInHand) -> InboxItem:
+    async def hand_over(self, call: Pending | TaskInHand, **terms: Any) -> InboxItem:
         """Leave a call or a task in the inbox. HandOverFailed, with the call, where the inbox does not take it."""
         what = "pending" if isinstance(call, Pending) else "task"
-        body: dict[str, Any] = {what: decode(call.to_json())}
-        if self._authorization is not None:
-            body["authorization"] = self._authorization
+        terms["authorization"] = self._authorization
+        body = {what: decode(call.to_json())} | {name: term for name, term in terms.items() if term is not None}
         pauses = iter(PAUSES)
         while True:
             try:
@@ -183,13 +182,21 @@ class InboxCalls:
     def _finished(self, method: str, name: str, result: dict[str, Any]) -> Any:
         raise NotImplementedError
 
-    async def hand_over(self, call: Pending | TaskInHand) -> InboxItem:
+    async def hand_over(
+        self,
+        call: Pending | TaskInHand,
+        *,
+        caller: str | None = None,
+        hook: str | None = None,
+        seconds: float | None = None,
+    ) -> InboxItem:
         """Leave a call with its questions, or a task, in the inbox: people answer it there, and it goes on from there.
 
-        Its server has to be at a URL that the inbox can reach. HandOverFailed, with the call in it, where the inbox
-        does not take it.
+        `caller` is who is shown as the caller, the token's name unless given; `hook` is a URL that the inbox tells of
+        questions and of the end; after `seconds` it has expired. Its server has to be at a URL that the inbox can
+        reach. HandOverFailed, with the call in it, where the inbox does not take it.
         """
-        return await self._known_inbox.hand_over(call)
+        return await self._known_inbox.hand_over(call, caller=caller, hook=hook, seconds=seconds)
 
     async def wait_for(self, item: InboxItem | str, *, deadline: float | None = None) -> Any:
         """The result of what was handed over, as its call would have given it, in whatever process. `deadline` ends the

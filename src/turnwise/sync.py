@@ -219,9 +219,16 @@ class SyncClient:
         """Ask the server to stop a task."""
         self._run(self._client.cancel_task(task_id))
 
-    def hand_over(self, call: Pending | TaskInHand) -> InboxItem:
+    def hand_over(
+        self,
+        call: Pending | TaskInHand,
+        *,
+        caller: str | None = None,
+        hook: str | None = None,
+        seconds: float | None = None,
+    ) -> InboxItem:
         """Leave a call with its questions, or a task, in the inbox."""
-        return self._run(self._client.hand_over(call))
+        return self._run(self._client.hand_over(call, caller=caller, hook=hook, seconds=seconds))
 
     def wait_for(self, item: InboxItem | str, *, deadline: float | None = None) -> Any:
         """The result of what was handed over."""

@@ -15,6 +15,9 @@ from tests.inbox import offices
 from tests.inbox.offices import ANN, BOB, Line, accept, at_url, begun, make_server, run, serving_inbox
 from turnwise.inbox import door as door_module
 from turnwise.inbox.api import LARGEST_BODY
+from turnwise.inbox.model import Unreadable
+from turnwise.inbox.records import KEY_IS_GONE
+from turnwise.inbox.sqlite import SQLiteInboxStore
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +65,9 @@ def test_a_call_is_handed_over_answered_and_waited_for(line: Line, url: str) -> 
     item = line.follow(call.id, lambda seen: seen["status"] == "done")
     assert item["result"]["content"][0]["text"] == "bug: a leak (3) True"
     history = line.call("GET", "/items?status=done&status=failed&q=night+leak&caller=night+shift").body
-    assert [one["id"] for one in history["items"]] == []
+    assert [one["id"] for one in history["items"]] == [call.id], "an earlier question had this word"
+    history = line.call("GET", "/items?status=done&status=failed&q=night+flood&caller=night+shift").body
+    assert (history["items"], history["total"]) == ([], 1)
     history = line.call("GET", "/items?status=done&status=failed&q=night+file&caller=night+shift").body
     assert [one["id"] for one in history["items"]] == [call.id]
 
@@ -83,6 +88,40 @@ def test_the_second_who_answers_is_told_who_was_first(line: Line) -> None:
     assert (late.status, late.body["by"], late.body["title"]) == (409, "ann", "Conflict")
     assert "answered by ann" in late.body["detail"]
     assert abs(late.body["at"] - time.time()) < 60
+
+
+@pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/json"])
+@pytest.mark.parametrize("path", ["/items", "/items/known/answers"])
+def test_a_body_that_is_not_sent_as_json_is_told_how_to(line: Line, path: str, kind: str | None) -> None:
+    named = {"headers": {"Content-Type": kind}} if kind else {"skip_auto_headers": ["Content-Type"]}
+    reply = line.call("POST", path, data=json.dumps(fresh("untold")), **named)
+    assert (reply.status, "content-type: application/json" in reply.body["detail"]) == (415, True)
+
+
+def test_a_call_is_taken_as_text_too(line: Line) -> None:
+    text = offices.pending("as-text").to_json()
+    assert line.call("POST", "/items", {"pending": text}).status == 201
+    assert line.call("POST", "/items", {"pending": json.loads(text)}).status == 200
+    assert "not a call" in line.call("POST", "/items", {"pending": "text"}).body["detail"]
+
+
+def test_an_item_that_cannot_be_found_or_read_is_told_in_the_inboxs_own_words(tmp_path: Path) -> None:
+    path = tmp_path / "inbox.db"
+    with serving_inbox(path) as line:
+        line.call("POST", "/items", fresh("sealed"))
+        assert line.call("GET", "/items/nope").body["detail"] == "there is no item with the id nope"
+
+    async def other() -> str:
+        store = SQLiteInboxStore(path, ["another key than that of the inbox, long enough"])
+        try:
+            await store.get("sealed")
+        except Unreadable as error:
+            return str(error)
+        finally:
+            await store.aclose()
+        raise AssertionError("it was read")
+
+    assert run(other()).endswith(KEY_IS_GONE)
 
 
 def test_answers_that_do_not_fit_are_told_by_key_and_none_is_kept(line: Line) -> None:

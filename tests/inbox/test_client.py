@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,21 @@ def test_a_call_is_left_there_and_waited_for_in_another_process(url: str, line: 
     run(wait(run(leave())))
 
 
+def test_what_goes_with_a_call_is_handed_over(url: str, line: Line) -> None:
+    async def work() -> None:
+        async with client(url, line) as opened:
+            pending = await opened.begin("file", {"kind": "bug"})
+            assert isinstance(pending, Pending)
+            terms: dict[str, Any] = {"caller": "night shift", "hook": "https://example.com/told", "seconds": 60.0}
+            item = await line.inbox.get((await opened.hand_over(pending, **terms)).id)
+            assert (item.caller, item.hook) == ("night shift", "https://example.com/told")
+            assert item.until == pytest.approx(item.came + 60)
+            with pytest.raises(HandOverFailed, match="hook"):
+                await opened.hand_over(replace(pending, id="other"), hook="http://example.com/")
+
+    run(work())
+
+
 def test_a_task_is_handed_over_too(url: str, line: Line) -> None:
     async def work() -> None:
         async with client(url, line) as opened:
@@ -203,7 +219,8 @@ def test_without_an_event_loop_it_is_the_same(url: str, line: Line) -> None:
     with SyncClient(url, inbox=line.url, inbox_token=ANN) as opened:
         pending = opened.begin("file", {"kind": "bug"})
         assert isinstance(pending, Pending)
-        item = opened.hand_over(pending)
+        item = opened.hand_over(pending, caller="script")
+        assert line.call("GET", f"/items/{item.id}").body["caller"] == "script"
         body = {"round": 0, "answers": {"title": {"action": "cancel"}}}
         line.call("POST", f"/items/{item.id}/answers", body)
         assert "nothing was filed: cancel" in str(opened.wait_for(item))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -201,7 +202,8 @@ def test_a_call_that_fails_ends_with_the_servers_words(url: str, path: Path) -> 
             item = await inbox.hand_over(await begun(url, "fail"), caller="agent")
             await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
             item = await until(inbox, item.id, is_over)
-            assert (item.status, item.result is None) in (("failed", True), ("done", False))
+            assert (item.status, item.result is None or item.result["isError"]) == ("failed", True)
+            assert [line.id for line in (await inbox.page(Wanted(("failed",)))).lines] == [item.id]
             assert "not for clients" not in str(item.error) + str(item.result)
 
     run(work())
@@ -234,7 +236,11 @@ def test_a_server_that_is_away_is_asked_again_and_the_item_says_so(
             await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
             item = await until(inbox, item.id, lambda seen: seen.tries > 1)
             assert item.status == "going"
-            assert "cannot be reached" in str(item.note)
+            note = str(item.note)
+            assert re.fullmatch(
+                r"The server cannot be reached: .*\. Tried \d+ times, and again at [\d:]{8} UTC\.", note
+            )
+            assert note.count("reached") == 1
             port = int(leaving.rpartition(":")[2].partition("/")[0])
             with at_url(make_server(), port):
                 item = await until(inbox, item.id, asks("level"))

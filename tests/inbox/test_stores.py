@@ -275,6 +275,25 @@ def test_some_questions_may_be_answered_before_others(place: Place) -> None:
     place.run(work)
 
 
+def test_who_answers_a_round_that_has_passed_is_told_that_and_of_no_other_question(place: Place) -> None:
+    async def work(store: Store) -> None:
+        await store.add(item(requests={"menu": question(), "guests": question()}))
+        answers = {"guests": accept(value="x")}
+        await store.answer("call", answers, round=0, by="bob", now=NOW + 1)
+        given = await store.answer("call", {"menu": accept(value="x")}, round=0, by="ann", now=NOW + 2)
+        await store.put(replace(given, status="waiting", round=1, pending=pending(requests={"guests": question()})))
+        with pytest.raises(
+            TooLate, match="round 0 has passed, and it is in round 1; 'guests' was answered by bob"
+        ) as late:
+            await store.answer("call", answers, round=0, by="cid", now=NOW + 3)
+        assert (late.value.by, late.value.at) == ("bob", NOW + 1)
+        with pytest.raises(TooLate, match=r"round 0 has passed, and it is in round 1$") as late:
+            await store.answer("call", {"wine": accept(value="x")}, round=0, by="cid", now=NOW + 3)
+        assert (late.value.by, late.value.at) == (None, None)
+
+    place.run(work)
+
+
 def test_an_answer_that_does_not_fit_is_not_kept(place: Place) -> None:
     async def work(store: Store) -> None:
         kept = await store.add(item(requests={"a": question(), "b": question()}))
@@ -387,6 +406,24 @@ def test_words_are_looked_for_in_server_target_caller_and_headline(place: Place)
         assert await lines(store, "alpha", "nothing") == []
         assert await lines(store, "%") == []
         assert await lines(store, "") == ["one", "two"]
+
+    place.run(work)
+
+
+def test_every_question_of_a_call_is_looked_at_while_it_waits_while_it_goes_on_and_after(place: Place) -> None:
+    async def work(store: Store) -> None:
+        requests = {"a": question("How many guests?"), "b": question("Which menu?")}
+        kept = await store.add(item(requests=requests))
+        assert await lines(store, "menu") == await lines(store, "guests") == ["call"]
+        await store.answer("call", {"b": accept(value="x")}, round=0, by="ann", now=NOW + 1)
+        going = await store.answer("call", {"a": accept(value="x")}, round=0, by="ann", now=NOW + 2)
+        assert (going.status, going.headline) == ("going", "How many guests?")
+        assert await lines(store, "menu") == await lines(store, "guests") == ["call"]
+        assert (await store.page(Wanted())).lines[0].headline == "How many guests?"
+        ended = await store.put(going.ended("done", NOW + 3, result={}))
+        page = await store.page(Wanted(("done",), ("menu", "guests")))
+        assert ([line.id for line in page.lines], ended.texts) == (["call"], ["How many guests?", "Which menu?"])
+        assert len(replace(kept, pending=pending(requests={str(n): question(str(n)) for n in range(99)})).texts) == 20
 
     place.run(work)
 

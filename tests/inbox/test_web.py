@@ -18,7 +18,7 @@ from turnwise.inbox.app import create_app
 from turnwise.inbox.desk import Inbox
 from turnwise.inbox.door import Door
 from turnwise.inbox.model import Earlier, Item
-from turnwise.inbox.questions import Asked, address_of, asked
+from turnwise.inbox.questions import Asked, address_of, answered, asked
 from turnwise.inbox.rendering import folded, moment, render, shown, templates
 from turnwise.inbox.sqlite import SQLiteInboxStore
 
@@ -361,6 +361,62 @@ def test_several_questions_are_answered_one_by_one(visiting: Visiting) -> None:
     visiting(work)
 
 
+MENU = {
+    "menu": {
+        "type": "string",
+        "title": "Which menu",
+        "oneOf": [{"const": "f", "title": "Fish from the lake"}, {"const": "v", "title": "Vegetables"}],
+    },
+    "sides": {"type": "array", "title": "Sides", "items": {"enum": ["rice", "salad"]}},
+    "wine": {"type": "boolean", "title": "With wine"},
+    "guests": {"type": "integer"},
+}
+
+
+def test_earlier_answers_are_shown_in_the_words_of_their_questions(visiting: Visiting) -> None:
+    async def work(one: Visit) -> None:
+        single = elicit("How many?", value={"type": "integer", "title": "Value"})
+        await one.inbox.hand_over(pending(menu=elicit("What is for dinner?", **MENU), single=single), caller="agent")
+        content = {"menu": "f", "sides": ["rice", "salad"], "wine": True, "guests": 3}
+        answers = {
+            "menu": {"action": "accept", "content": content},
+            "single": {"action": "accept", "content": {"value": 4}},
+        }
+        await one.inbox.answer("one", answers, round=0, by="bob")
+        await one.enter()
+        page = (await one.get("/items/one")).text
+        values = re.findall(r"<dt[^>]*>(.*?)</dt><dd>(.*?)</dd>", page.partition("Earlier answers")[2], re.DOTALL)
+        said = [(name, re.sub(r"<[^>]*>", "", text)) for name, text in values]
+        assert said == [
+            ("Answer", "4"),
+            ("Which menu", "Fish from the lake"),
+            ("Sides", "rice\nsalad"),
+            ("With wine", "Yes"),
+            ("guests", "3"),
+        ]
+
+    visiting(work)
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object", "properties": {"menu": {"type": "object"}}}])
+def test_an_earlier_answer_to_what_is_no_form_is_shown_as_it_is(schema: Any) -> None:
+    request = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": schema}}
+    said: dict[str, Any] = {"action": "accept", "content": {"menu": "f", "many": [1]}}
+    one = Earlier(key="k", request=request, answer=said, by="ann", at=0.0, round=0)
+    assert answered(one).values == [("menu", "f"), ("many", "[\n  1\n]")]
+
+
+def test_a_single_value_is_called_your_answer(visiting: Visiting) -> None:
+    async def work(one: Visit) -> None:
+        await one.inbox.hand_over(pending(n=elicit(value={"type": "integer", "title": "Value"})), caller="agent")
+        await one.enter()
+        assert '<span dir="auto">Your answer</span></label>' in (await one.get("/items/one")).text
+        reply = await one.answer(**{"q0-0": ""})
+        assert (reply.status_code, "Your answer is needed." in reply.text) == (422, True)
+
+    visiting(work)
+
+
 def test_a_reply_for_a_model_and_folders_are_sent_as_their_kinds(visiting: Visiting) -> None:
     message = {"role": "user", "content": {"type": "text", "text": "Name a colour"}}
     image = {"role": "user", "content": {"type": "image", "mimeType": "image/png", "data": "aGFsbG8="}}
@@ -603,7 +659,7 @@ def rendered(item: Item) -> str:
         "picked": "",
         "notice": None,
         "tell": "",
-        "last": "",
+        "earlier": [],
         "who": "ann",
     }
     words = {"waiting": "Waiting", "failed": "Failed"}
@@ -674,7 +730,7 @@ def test_a_result_is_quoted(visiting: Visiting) -> None:
         content = [{"type": "text", "text": SCRIPT}, {"type": "image", "data": "x", "mimeType": "image/png"}]
         said = Earlier(key="k", request=elicit(SCRIPT), answer={"action": "cancel"}, by="ann", at=1.0, round=0)
         given = replace(item, given=(said,))
-        await one.inbox.store.put(given.ended("done", time.time(), result={"content": content, "isError": True}))
+        await one.inbox.store.put(given.ended("failed", time.time(), result={"content": content, "isError": True}))
         await one.enter()
         page = (await one.get("/items/one")).text
         assert "The tool failed" in page

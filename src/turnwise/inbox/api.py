@@ -5,6 +5,7 @@ problem (RFC 9457). `create_api` gives an ASGI application that is mounted at /a
 """
 
 import math
+import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
@@ -34,6 +35,7 @@ LARGEST_BODY = 1024 * 1024
 MOST_WORDS = 20
 UNFIT = "The request is not as the API is described: see errors."
 PROBLEM = "application/problem+json"
+_JSON = re.compile(r"application/([^;\s]+\+)?json", re.IGNORECASE)
 
 ItemId = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
 _WORDS = {
@@ -42,6 +44,7 @@ _WORDS = {
     404: "There is no such item.",
     409: "Somebody was first, or it is over.",
     413: "It is too large.",
+    415: "It is not sent as JSON.",
     421: "This Host is not served here.",
     422: "It does not fit.",
     429: "Too many wrong tokens.",
@@ -64,6 +67,9 @@ class _StrictRoute(APIRoute):
         handler = super().get_route_handler()
 
         async def handle(request: Request) -> Response:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip()
+            if request.method == "POST" and not _JSON.fullmatch(kind):
+                raise HTTPException(415, "Send the body as JSON, with the header content-type: application/json.")
             return await handler(_StrictRequest(request.scope, request.receive))
 
         return handle
@@ -161,13 +167,13 @@ def _add_looking(router: APIRouter, inbox: Inbox, known: Any) -> None:
 
 
 def _add_changing(router: APIRouter, inbox: Inbox, known: Any) -> None:
-    @router.post("/items", status_code=201, responses={200: _SAME, **_problems(400, 409, 413, 422)})
+    @router.post("/items", status_code=201, responses={200: _SAME, **_problems(400, 409, 413, 415, 422)})
     async def hand_over(body: HandOverCall | HandOverTask, response: Response, name: known) -> ItemView:
         """Hand over a call with its questions, or a task. Who does so twice gets the same item again."""
         call = (
-            Pending.from_json(encode(body.pending))
+            Pending.from_json(_text(body.pending))
             if isinstance(body, HandOverCall)
-            else TaskInHand.from_json(encode(body.task))
+            else TaskInHand.from_json(_text(body.task))
         )
         terms = {"authorization": body.authorization, "hook": body.hook, "seconds": body.seconds}
         began = time.time()
@@ -177,7 +183,7 @@ def _add_changing(router: APIRouter, inbox: Inbox, known: Any) -> None:
         response.headers["Location"] = f"{PREFIX}/items/{item.id}"
         return ItemView.of(item, inbox.page_of(item.id))
 
-    @router.post("/items/{item_id}/answers", responses=_problems(400, 404, 409, 413, 422))
+    @router.post("/items/{item_id}/answers", responses=_problems(400, 404, 409, 413, 415, 422))
     async def answer_item(item_id: ItemId, body: Answers, name: known) -> ItemView:
         """Answer questions of a round, all or some. The call goes on as soon as all are answered."""
         item = await inbox.answer(item_id, body.answers, round=body.round, by=name)
@@ -187,6 +193,10 @@ def _add_changing(router: APIRouter, inbox: Inbox, known: Any) -> None:
     async def withdraw_item(item_id: ItemId, name: known) -> ItemView:
         """End an item without a result. Its server is not told."""
         return ItemView.of(await inbox.withdraw(item_id, by=name), inbox.page_of(item_id))
+
+
+def _text(call: Mapping[str, Any] | str) -> str | bytes:
+    return call if isinstance(call, str) else encode(call)
 
 
 _SAME: dict[str, Any] = {"description": "It was handed over before.", "model": ItemView}
@@ -217,7 +227,7 @@ def _told(error: Exception) -> tuple[int, str, dict[str, Any]]:
         case HTTPException():
             return error.status_code, str(error.detail), {}
         case UnknownPending():
-            return 404, str(error), {}
+            return 404, f"there is no item with the id {error.pending_id}", {}
         case TooLate():
             return 409, str(error), {"by": error.by, "at": error.at}
         case AlreadyAnswered():

@@ -143,7 +143,7 @@ async def _resumed(client: Client, item: Item) -> Item:
 def arrived(item: Item, outcome: Done[Any] | Pending | TaskInHand, now: float) -> Item:
     """An item after its call went on: at its result, at the next questions, or as a task."""
     if isinstance(outcome, Done):
-        return item.ended("done", now, result=wire_dict(outcome.result))
+        return _finished(item, wire_dict(outcome.result), now)
     after = replace(item, changed=now, round=item.round + 1, note=None, tries=0)
     if isinstance(outcome, Pending):
         return replace(after, pending=outcome, status="waiting", due=item.until)
@@ -200,10 +200,15 @@ def _asked(item: Item, seen: TaskStatus) -> dict[str, Any]:
 
 def _over(item: Item, seen: TaskStatus, now: float) -> Item:
     if seen.result is not None:
-        return item.ended("done", now, result=seen.result)
+        return _finished(item, seen.result, now)
     fault = seen.error or {}
     words = str(fault.get("message") or seen.message or f"the task is {seen.status}")
     return item.ended("failed", now, error=_text(words), code=fault.get("code"))
+
+
+def _finished(item: Item, result: Mapping[str, Any], now: float) -> Item:
+    """An item with its result, in which a tool may say that it failed."""
+    return item.ended("failed" if result.get("isError") is True else "done", now, result=result)
 
 
 def _is_passing(error: TurnwiseError) -> bool:

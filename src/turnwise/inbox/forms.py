@@ -4,6 +4,7 @@ The schema is a stranger's. Nothing that it says becomes the name of a control, 
 anything but text; a schema that is not one of the specification's flat forms is `Unfit`, and can only be refused.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,8 @@ LONG = 120
 MOST_RADIOS = 7
 """More than so many choices are a list that folds."""
 ZONE = ".zone"
+ANSWER = "Your answer"
+"""What the one field of a question is called that wants a single value and has no title of its own."""
 _HALVES = {
     -9: "30",
     -3: "30",
@@ -76,6 +79,11 @@ class Field:
         """What it is called."""
         title = self.part.get("title")
         return title if isinstance(title, str) and title.strip() else self.name
+
+    @property
+    def heading(self) -> str:
+        """What it is called beside an answer, which may be another person's."""
+        return "Answer" if self.title == ANSWER else self.title
 
     @property
     def description(self) -> str:
@@ -131,6 +139,18 @@ class Field:
         if typed is not None:
             return next(iter(typed.get(self.control + ZONE, ())), "+00:00")
         return _clock(self.part.get("default"))[1]
+
+    def worded(self, value: Any) -> str:
+        """A value in the words that it was chosen by; several are on a line each."""
+        if self.kind == "truth" and isinstance(value, bool):
+            return "Yes" if value else "No"
+        if self.kind == "several" and isinstance(value, list):
+            return "\n".join(self._chosen(one) for one in value) or "None"
+        return self._chosen(value)
+
+    def _chosen(self, value: Any) -> str:
+        titles = (choice.title for choice in self.choices if _same(choice.value, value))
+        return next(titles, None) or said(value)
 
     def value(self, typed: Typed) -> Any:
         """What was typed, as JSON, or `...` where nothing was; ValueError where it does not fit."""
@@ -241,12 +261,21 @@ def form_of(schema: Any, prefix: str = "") -> Form:
         raise Unfit(f"it has more than {MOST_FIELDS} fields")
     if missing := [name for name in required if name not in properties]:
         raise Unfit(f"it needs a field that it does not describe: {missing[0]}")
+    properties = _titled(properties)
     return Form(
         tuple(
             _field(name, f"{prefix}{number}", part, name in required)
             for number, (name, part) in enumerate(properties.items())
         )
     )
+
+
+def _titled(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, where a single value is called what a person calls it."""
+    part = properties.get("value")
+    if len(properties) == 1 and isinstance(part, Mapping) and part.get("title") in (None, "", "Value", "value"):
+        return {"value": {**part, "title": ANSWER}}
+    return properties
 
 
 def _field(name: str, control: str, part: Any, is_required: bool) -> Field:
@@ -275,6 +304,19 @@ def _kind(name: str, part: Mapping[str, Any], has_choices: bool) -> Kind:
     most = part.get("maxLength")
     is_long = "\n" in str(part.get("default", "")) or (isinstance(most, int) and most > LONG)
     return "lines" if is_long else "text"
+
+
+def pretty(value: Any) -> str:
+    """JSON as a person reads it."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return "too deep to be shown"
+
+
+def said(value: Any) -> str:
+    """A value as a person reads it."""
+    return value if isinstance(value, str) else pretty(value)
 
 
 def _depth(node: Any) -> int:

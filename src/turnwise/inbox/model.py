@@ -5,7 +5,7 @@ never changed: every step makes a new one, with the next revision. A store makes
 names the revision it was made from, so of two people who answer the same question one wins and the other is told.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -21,6 +21,8 @@ WHO = 200
 """Characters of a name."""
 HEADLINE = 300
 """Characters of a headline."""
+MOST_LINES = 20
+"""So many questions of an item are looked at where words are looked for."""
 
 
 class TooLate(AlreadyAnswered):
@@ -116,18 +118,25 @@ class Item:
     @property
     def headline(self) -> str:
         """The first open question in a line, or the last that was answered: what the list shows."""
-        for key in self.pending.unanswered:
-            return _in_a_line(self.pending.requests[key])
-        return _in_a_line(self.given[-1].request) if self.given else ""
+        return next(iter(self.texts), "")
+
+    @property
+    def texts(self) -> list[str]:
+        """The questions in a line each, some at most: those that are open, then the others, newest first."""
+        pending = self.pending
+        keys = (*pending.unanswered, *reversed(list(pending.answers)))
+        requests = [pending.requests[key] for key in keys if key in pending.requests]
+        requests += [earlier.request for earlier in reversed(self.given)]
+        return list(dict.fromkeys(_in_a_line(request) for request in requests[:MOST_LINES]))
 
     def answered(self, answers: Mapping[str, Any], *, round: int, by: str, now: float, delay: float = 0.0) -> "Item":
         """The same with these answers. TooLate where somebody was first; Misfits, and nothing changed, where one does
         not fit its question. Once all is answered it is due, after `delay` seconds.
         """
-        self._check_time(round, now)
+        self._check_time(answers, round, now)
         pending = self.pending
         if taken := [key for key in answers if key in pending.answers]:
-            raise self._too_late(taken[0], round)
+            raise self._too_late(taken, f"{taken[0]!r} has an answer already")
         if not answers:
             raise CallerError("nothing is answered: give an answer to at least one question")
         checked = self._checked(answers)
@@ -163,7 +172,7 @@ class Item:
             raise Misfits(reasons)
         return checked
 
-    def _check_time(self, round: int, now: float) -> None:
+    def _check_time(self, answers: Mapping[str, Any], round: int, now: float) -> None:
         if self.is_over:
             raise TooLate(self.id, f"it is over: it {'is done' if self.status == 'done' else f'has {self.status}'}")
         if self.until is not None and now >= self.until:
@@ -171,15 +180,16 @@ class Item:
         if round != self.round:
             if round > self.round:
                 raise CallerError(f"call {self.id} has not come to round {round}")
-            raise self._too_late(None, round)
+            raise self._too_late(answers, f"round {round} has passed, and it is in round {self.round}", round)
 
-    def _too_late(self, key: str | None, round: int) -> TooLate:
-        """Who was first."""
+    def _too_late(self, keys: Iterable[str], what: str, passed: int | None = None) -> TooLate:
+        """Who was first to answer one of these questions, of this round or of one that has passed."""
+        round = self.round if passed is None else passed
+        wanted = set(keys)
         for earlier in reversed(self.given):
-            if earlier.round == round and key in (None, earlier.key):
-                what = f"{earlier.key!r} was answered by {earlier.by}"
-                return TooLate(self.id, what, earlier.by, earlier.at)
-        what = "it has gone on to other questions" if key is None else f"{key!r} has an answer already"
+            if earlier.round == round and earlier.key in wanted:
+                by = f"{earlier.key!r} was answered by {earlier.by}"
+                return TooLate(self.id, by if passed is None else f"{what}; {by}", earlier.by, earlier.at)
         return TooLate(self.id, what)
 
 
@@ -206,7 +216,7 @@ class Line(NamedTuple):
 
 class Wanted(NamedTuple):
     """Which items a list is to have: all of these statuses that contain every one of these words somewhere in server,
-    target, caller or headline, without regard to case.
+    target, caller or questions, without regard to case.
     """
 
     statuses: Sequence[Status] = OPEN

@@ -48,7 +48,7 @@ async def page(
     while True:
         rows = await read(cut)
         for row in rows:
-            if words and not _has(row, records.headline(row), words):
+            if words and not _has(row, records.texts(row), words):
                 continue
             if len(lines) == most:
                 return Page(lines, _cursor(lines[-1], cut), total)
@@ -58,9 +58,9 @@ async def page(
         cut = cut._replace(place=(rows[-1].asked if cut.by_asked else rows[-1].changed, rows[-1].id))
 
 
-def _has(row: Seen, headline: str, words: Sequence[str]) -> bool:
+def _has(row: Seen, texts: str, words: Sequence[str]) -> bool:
     """Whether each of these words is somewhere in a row."""
-    text = f"{row.server}\n{row.target}\n{row.caller}\n{headline}".casefold()
+    text = f"{row.server}\n{row.target}\n{row.caller}\n{texts}".casefold()
     return all(word in text for word in words)
 
 

@@ -4,7 +4,6 @@ Addresses are taken apart so that a person sees where they lead. Nothing here is
 what it claims to be can only be refused.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -15,7 +14,7 @@ from .._json import encode
 from ..dialects.answering import page_facts
 from ..dialects.words import ELICIT, ROOTS, SAMPLE
 from ..errors import MalformedQuestion
-from .forms import Fault, Form, Typed, Unfit, form_of
+from .forms import Fault, Form, Typed, Unfit, form_of, pretty, said
 from .model import Earlier, Item
 
 Kind = Literal["form", "page", "sample", "roots", "raw"]
@@ -116,6 +115,39 @@ def asked(item: Item) -> list[Asked]:
     return [_asked(at, key, requests[key]) for at, key in enumerate(requests) if key not in item.pending.answers]
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An earlier question with its answer. `values` are the titles of what was filled in, and of what was chosen."""
+
+    key: str
+    mark: str
+    round: int
+    method: str
+    message: str
+    answer: Mapping[str, Any]
+    values: Sequence[tuple[str, str]]
+    by: str
+    at: float
+
+
+def answered(one: Earlier) -> Answered:
+    """What was answered, in the words of its question."""
+    question = _asked(0, one.key, one.request)
+    content = one.answer.get("content")
+    values = _values(question.form, content) if isinstance(content, Mapping) and "action" in one.answer else []
+    method = str(one.request.get("method"))
+    mark, answer = question.mark, one.answer
+    return Answered(one.key, mark, one.round, method, question.message, answer, values, one.by, one.at)
+
+
+def _values(form: Form | None, content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    fields = {} if form is None else {field.name: field for field in form.fields}
+    return [
+        (fields[name].heading, fields[name].worded(value)) if name in fields else (name, said(value))
+        for name, value in content.items()
+    ]
+
+
 def _asked(number: int, key: str, request: Mapping[str, Any]) -> Asked:
     params = request.get("params") or {}
     mark = _mark(key, request)
@@ -165,14 +197,6 @@ def _reason(error: MalformedQuestion) -> str:
         if "web address" in str(error)
         else "it hides where it leads"
     )
-
-
-def pretty(value: Any) -> str:
-    """JSON as a person reads it."""
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:
-        return "too deep to be shown"
 
 
 def picked(open_questions: Sequence[Asked], mark: str) -> Asked | None:

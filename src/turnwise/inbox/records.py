@@ -1,7 +1,7 @@
 """Items as stores keep them: facts by which they are found, in the clear, and the rest sealed.
 
-In the clear are id, status, server, target, caller, times and counts. The headline is sealed by itself, so that a list
-need not open whole items.
+In the clear are id, status, server, target, caller, times and counts. The headline is sealed by itself, with
+what else was asked, so that a list need not open whole items.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from ..errors import CallerError, InvalidRequestState
 from ..tasks.vault import Vault
 from .model import ENDS, Earlier, Hook, Item, Line, Unreadable
 
+KEY_IS_GONE = "it is sealed under a key that this inbox does not have; start the inbox with that key among its keys"
 UNREADABLE = "(sealed under a key that this inbox does not have)"
 MOST_KEPT = 50_000
 """Headlines that a process keeps open: a search looks at them all."""
@@ -82,7 +83,7 @@ class Records:
             item.changed,
             item.task is not None,
             item.due,
-            self._vault.seal(item.id, "headline", item.headline),
+            self._vault.seal(item.id, "headline", "\n".join(item.texts)),
             self._vault.seal(item.id, "body", facts),
         )
 
@@ -124,6 +125,10 @@ class Records:
 
     def headline(self, seen: Seen) -> str:
         """The headline of a row."""
+        return self.texts(seen).partition("\n")[0]
+
+    def texts(self, seen: Seen) -> str:
+        """The headline of a row, and below it what else was asked: what a search looks at."""
         blob = bytes(seen.headline)
         known = self._headlines.get(blob)
         if known is None:
@@ -140,4 +145,5 @@ class Records:
         try:
             return self._vault.open(owner, place, blob)
         except InvalidRequestState as error:
-            raise Unreadable(f"call {owner} cannot be read: {error.reason}") from None
+            reason = KEY_IS_GONE if error.kind == "key" else error.reason
+            raise Unreadable(f"call {owner} cannot be read: {reason}") from None

@@ -17,8 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..dialects.words import ROOTS, SAMPLE
-from .forms import ZONES
-from .questions import pretty
+from .forms import ZONES, pretty
 
 HERE = Path(__file__).parent
 SHORT, LINES = 600, 12

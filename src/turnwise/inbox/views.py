@@ -50,13 +50,17 @@ class _Terms(_Taken):
 class HandOverCall(_Terms):
     """A call with its questions."""
 
-    pending: Annotated[Json, Field(description="The call, as `Pending.to_json` writes it.")]
+    pending: Annotated[
+        Json | str, Field(description="The call, as `Pending.to_json` writes it: that text, or its object.")
+    ]
 
 
 class HandOverTask(_Terms):
     """A task that is to be followed."""
 
-    task: Annotated[Json, Field(description="The task, as `TaskInHand.to_json` writes it.")]
+    task: Annotated[
+        Json | str, Field(description="The task, as `TaskInHand.to_json` writes it: that text, or its object.")
+    ]
 
 
 class Answers(_Taken):
@@ -82,8 +86,8 @@ class ListQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    status: Annotated[list[Status], Field(description="Which; what has not ended unless given.")] = []
-    q: Annotated[str, Field(max_length=500, description="Words in server, target, caller or question.")] = ""
+    status: Annotated[list[Status], Field(description="Which; waiting and going unless given.")] = []
+    q: Annotated[str, Field(max_length=500, description="Words in server, target, caller or questions.")] = ""
     caller: Annotated[str, Field(max_length=WHO)] | SkipJsonSchema[None] = None
     after: Annotated[str, Field(max_length=500, description="From the page before.")] | SkipJsonSchema[None] = None
     limit: Annotated[int, Field(ge=1, le=MOST)] = 50
@@ -125,7 +129,9 @@ class ItemView(BaseModel):
     questions: Annotated[dict[str, dict[str, Any]], Field(description="What is asked and not answered, by key.")]
     given: Annotated[list[EarlierView], Field(description="What was answered here, in order.")]
     note: str | None
-    result: Annotated[dict[str, Any] | None, Field(description="The result, when it is done.")]
+    result: Annotated[
+        dict[str, Any] | None, Field(description="What the call gave, when it is done, or failed with isError.")
+    ]
     error: str | None
     code: Annotated[int | None, Field(description="The code of the error, where it is one of the protocol.")]
     came: float
@@ -199,7 +205,7 @@ class PageView(BaseModel):
 
     items: list[LineView]
     after: Annotated[str | None, Field(description="Give it to get the next page; null at the end.")]
-    total: Annotated[int, Field(description="How many there are of these statuses, whatever words they have.")]
+    total: Annotated[int, Field(description="How many there are of these statuses and this caller, whatever `q` is.")]
 
     @classmethod
     def of(cls, page: Page) -> Self:

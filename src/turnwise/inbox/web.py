@@ -20,7 +20,7 @@ from .door import CSRF, PAGE_HEADERS, Door, Session, TooManyAttempts
 from .events import told_of
 from .forms import Fault, Typed
 from .model import ENDS, OPEN, Item, Page, TooLate, Unreadable, Wanted
-from .questions import asked, first_answer, picked
+from .questions import answered, asked, first_answer, picked
 from .rendering import BY_METHOD, HERE, render
 
 PART = "x-part"
@@ -239,9 +239,9 @@ def _late_page(request: Request, session: Session, item: Item, mark: str) -> Res
 
 def _item_page(request: Request, session: Session, item: Item, status: int = 200, **more: Any) -> Response:
     questions = asked(item) if item.status == "waiting" else []
-    last = item.given[-1].by if item.given else ""
     facts: dict[str, Any] = {"notice": None, "typed": None, "faults": [], "picked": "", **more}
-    facts |= {"item": item, "questions": questions, "tell": _told(item, len(questions)), "last": last, "here": ""}
+    facts |= {"item": item, "questions": questions, "tell": _told(item, len(questions)), "here": ""}
+    facts["earlier"] = [answered(one) for one in item.given]
     return _html(request, "whole.html" if _is_part(request) else "item.html", session, status, **facts)
 
 

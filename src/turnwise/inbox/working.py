@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from ..errors import AlreadyAnswered, CallerError, UnknownPending
 from .carrying import Away, Clients, carried_on
@@ -161,7 +162,7 @@ class Worker:
         if now - max(since, item.came) > self._options.patience:
             await self._kept(item.ended("failed", now, error=f"the server was away for too long: {why}"), "item.ended")
             return
-        note = f"the server cannot be reached, tried {tries} times: {why}" if tries > 1 else why
+        note = _note(why, tries, now + pause)
         after = replace(item, note=note, tries=tries, changed=now, due=_soonest(now + pause, item.until))
         await self._kept(after, None)
 
@@ -212,6 +213,12 @@ class Worker:
             except CallerError as error:
                 log.warning("the inbox cannot forget what is over: %s", error)
             await asyncio.sleep(PURGE_SECONDS)
+
+
+def _note(why: str, tries: int, again: float) -> str:
+    """Why a call did not go on, and when that is tried next."""
+    times, moment = "once" if tries == 1 else f"{tries} times", datetime.fromtimestamp(again, UTC)
+    return f"{why[:1].upper()}{why[1:].rstrip('.')}. Tried {times}, and again at {moment:%H:%M:%S} UTC."
 
 
 def _soonest(*moments: float | None) -> float | None:

@@ -40,7 +40,7 @@ def test_a_work_item_is_resolved_in_the_page_while_an_instance_dies(
     shoot(page, "flow-2")
     served = fleet.balancer.calls[-1].instance
     fleet.instances[served].kill()
-    page.get_by_label("Value").fill("4301")
+    page.get_by_label("Your answer").fill("4301")
     page.get_by_role("button", name="Send answer").click()
 
     expect(page.get_by_role("heading", name="Done")).to_be_visible()

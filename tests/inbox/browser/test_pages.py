@@ -51,7 +51,7 @@ def test_lists_and_questions_change_by_themselves(office: Office, enter: Enter, 
     assert "q=dog%20called" in page.url
     page.get_by_text("What is the dog called?").click()
     page.evaluate("window.stays = true")
-    page.get_by_label("Value").fill("Tom")
+    page.get_by_label("Your answer").fill("Tom")
     shoot(page, "question")
     send(page)
     assert result(page) == "Hello Tom"
@@ -154,6 +154,26 @@ def test_mistakes_are_said_at_once_and_in_a_summary(office: Office, enter: Enter
     assert "'Ada'" in result(page)
 
 
+def test_what_the_inbox_alone_checks_is_said_as_often_as_it_is_sent(office: Office, enter: Enter) -> None:
+    page = enter(f"/items/{office.hand_over('hostile')}")
+    page.locator("input[type=radio]").nth(1).check()
+    slow = page.get_by_label("slow")
+    slow.fill("b")
+    for _ in range(3):
+        with page.expect_response("**/answers") as reply:
+            send(page)
+        assert reply.value.status == 422
+        expect(page.get_by_role("alert")).to_be_focused()
+        expect(page.get_by_role("alert")).to_contain_text("slow must be text, of the form ^(a+)+$.")
+        expect(slow).to_have_attribute("aria-invalid", "true")
+        expect(slow).to_have_accessible_description(re.compile(r"This must be text, of the form"))
+        expect(page.locator(".field.wrong")).to_have_count(1)
+        expect(slow).to_have_value("b")
+    slow.fill("a")
+    send(page)
+    assert result(page) == "'accept'"
+
+
 @pytest.mark.parametrize("action", ["Decline", "Cancel"])
 def test_a_question_is_refused(office: Office, enter: Enter, action: str) -> None:
     page = enter(f"/items/{office.hand_over('greet')}")
@@ -163,16 +183,19 @@ def test_a_question_is_refused(office: Office, enter: Enter, action: str) -> Non
 
 def test_several_questions_are_on_one_page_and_keep_what_is_typed(office: Office, enter: Enter, shoot: Shoot) -> None:
     page = enter(f"/items/{office.hand_over('three_at_once')}")
-    values = page.get_by_label("Value")
+    values = page.get_by_label("Your answer")
     expect(values).to_have_count(3)
+    expect(page.locator(".nth")).to_have_text(["1 of 3", "2 of 3", "3 of 3"])
     values.nth(0).fill("one")
     values.nth(1).fill("two")
     values.nth(1).press("Enter")
     expect(values).to_have_count(2)
     expect(values.nth(0)).to_have_value("one")
+    expect(page.locator(".nth")).to_have_text(["1 of 2", "2 of 2"])
     shoot(page, "several")
     send(page, "Decline")
     expect(values).to_have_count(1)
+    expect(page.locator(".nth")).to_have_count(0)
     values.fill("three")
     values.press("Enter")
     assert result(page) == "decline two three"
@@ -239,7 +262,7 @@ def test_a_task_is_followed_and_its_question_appears(
     expect(page.locator("[data-part=note]")).to_contain_text("gathering <script>")
     shoot(page, "task")
     (tmp_path / "gate").touch()
-    page.get_by_label("Value").fill("2026")
+    page.get_by_label("Your answer").fill("2026")
     send(page)
     assert result(page) == "2026: all is well"
 
@@ -298,8 +321,8 @@ def test_of_two_people_the_first_wins_and_the_other_is_told_while_typing(
 ) -> None:
     item = office.hand_over("greet")
     ann, bob = enter(f"/items/{item}"), enter(f"/items/{item}", token=BOB)
-    bob.get_by_label("Value").fill("from Bob")
-    ann.get_by_label("Value").fill("from Ann")
+    bob.get_by_label("Your answer").fill("from Bob")
+    ann.get_by_label("Your answer").fill("from Ann")
     send(ann)
     expect(bob.get_by_role("alert")).to_contain_text("ann was first")
     expect(bob.get_by_role("alert")).to_be_focused()
@@ -313,27 +336,49 @@ def test_who_sends_second_is_told_who_was_first(office: Office, enter: Enter, sh
     bob = enter(token=BOB)
     bob.route("**/events", lambda route: route.abort())
     bob.goto(f"/items/{item}")
-    bob.get_by_label("Value").nth(0).fill("late")
-    bob.get_by_label("Value").nth(1).fill("still here")
+    bob.get_by_label("Your answer").nth(0).fill("late")
+    bob.get_by_label("Your answer").nth(1).fill("still here")
     ann = enter(f"/items/{item}")
-    ann.get_by_label("Value").nth(0).fill("early")
+    ann.get_by_label("Your answer").nth(0).fill("early")
     send(ann)
-    expect(ann.get_by_label("Value")).to_have_count(2)
+    expect(ann.get_by_label("Your answer")).to_have_count(2)
     send(bob)
     expect(bob.get_by_role("alert")).to_contain_text("ann answered this before")
     expect(bob.get_by_role("alert")).to_be_focused()
-    expect(bob.get_by_label("Value")).to_have_count(2)
-    expect(bob.get_by_label("Value").nth(0)).to_have_value("still here")
+    expect(bob.get_by_label("Your answer")).to_have_count(2)
+    expect(bob.get_by_label("Your answer").nth(0)).to_have_value("still here")
     shoot(bob, "too-late")
     bob.evaluate("look()")  # What comes next does not take the word away before it is read.
     expect(bob.locator("#told")).to_have_text(re.compile("2 questions"))
     expect(bob.get_by_role("alert")).to_contain_text("ann answered this before")
 
 
+def test_the_word_about_who_was_first_names_them_and_goes_with_the_next_answer(office: Office, enter: Enter) -> None:
+    item = office.hand_over("three_at_once")
+    ann, bob = enter(f"/items/{item}"), enter(f"/items/{item}", token=BOB)
+    bob.get_by_label("Your answer").nth(0).fill("late")
+    ann.get_by_label("Your answer").nth(0).fill("early")
+    send(ann)
+    alert = bob.get_by_role("alert")
+    expect(alert).to_contain_text("ann was first")
+    bob.get_by_role("button", name="Dismiss").click()
+    expect(alert).to_have_count(0)
+    expect(bob.get_by_role("heading", name="A question for you").first).to_be_focused()
+    bob.get_by_label("Your answer").nth(0).fill("late again")
+    elsewhere = enter(f"/items/{item}", token=BOB)
+    elsewhere.get_by_label("Your answer").nth(0).fill("mine")
+    send(elsewhere)
+    expect(alert).to_contain_text("You answered this elsewhere")
+    bob.get_by_label("Your answer").fill("last")
+    send(bob)
+    assert result(bob) == "early mine last"
+    expect(alert).to_have_count(0)
+
+
 def test_a_question_that_is_withdrawn_while_somebody_types_says_so(office: Office, enter: Enter) -> None:
     item = office.hand_over("greet")
     bob = enter(f"/items/{item}", token=BOB)
-    bob.get_by_label("Value").fill("in the middle of")
+    bob.get_by_label("Your answer").fill("in the middle of")
     ann = enter(f"/items/{item}")
     ann.get_by_text("End this call").click()
     send(ann, "End the call without an answer")
@@ -346,10 +391,10 @@ def test_it_works_without_a_script(office: Office, enter: Enter) -> None:
     page = enter(java_script_enabled=False)
     page.locator(f"a[href='/items/{item}']").click()
     for number, value in enumerate(("one", "two", "three"), 1):
-        page.get_by_label("Value").first.fill(value)
+        page.get_by_label("Your answer").first.fill(value)
         send(page)
         if number < 3:
-            expect(page.get_by_label("Value")).to_have_count(3 - number)
+            expect(page.get_by_label("Your answer")).to_have_count(3 - number)
     assert result(page) == "one two three"
     page.goto(f"/items/{office.hand_over('hostile')}")
     page.locator("input[type=radio]").nth(1).check()
@@ -369,7 +414,7 @@ def test_a_link_in_a_chat_leads_to_the_page_although_the_cookie_is_strict(office
     page.route("http://chat.example/", lambda route: route.fulfill(body=f"<a href='{office.url}/items/{item}'>go</a>"))
     page.goto("http://chat.example/")
     page.get_by_text("go").click()
-    expect(page.get_by_label("Value")).to_be_visible()
+    expect(page.get_by_label("Your answer")).to_be_visible()
 
 
 def test_no_other_page_can_put_the_inbox_into_a_frame(office: Office, enter: Enter) -> None:

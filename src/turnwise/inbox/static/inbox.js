@@ -16,9 +16,17 @@ function remember(place) {
   for (const column of columnsOf(place)) for (const part of partsOf(column)) received.set(part, asText(part));
 }
 
-// A question that is still asked is left as the reader has it, unless the reader sent it and hears what is wrong with it.
-function isLeft(part, sent) {
-  return part.hasAttribute("data-lasting") && !part.contains(sent);
+// A question that is still asked is left as the reader has it, but for its number. What the reader sent is always taken as
+// it comes back, even where the same is wrong with it as before: the checks before sending have wiped the words about it.
+function freshen(here, part, sent) {
+  if (here.contains(sent)) {
+    for (const form of part.querySelectorAll("form[data-answer]")) form.dataset.typed = "";
+    return true;
+  }
+  if (received.get(here) === received.get(part)) return false;
+  if (!here.hasAttribute("data-lasting")) return true;
+  here.querySelector(".q-head").replaceChildren(...part.querySelector(".q-head").childNodes);
+  return false;
 }
 
 function swapColumn(old, fresh, sent) {
@@ -31,8 +39,8 @@ function swapColumn(old, fresh, sent) {
     const text = received.get(part);
     let here = known.get(name);
     if (here && here.dataset.column && part.dataset.column) swapColumn(here, part, sent);
-    else if (here && received.get(here) !== text && !isLeft(here, sent)) { here.replaceWith(part); here = part; }
     else if (!here) here = part;
+    else if (freshen(here, part, sent)) { here.replaceWith(part); here = part; }
     let after = last ? last.nextElementSibling : old.firstElementChild;
     while (after && after !== here && stays(after)) after = after.nextElementSibling;
     if (here !== after) old.insertBefore(here, after);
@@ -48,27 +56,38 @@ function swap(html, sent = null) {
   const old = live.firstElementChild;
   if (!whole || !old || Number(whole.dataset.revision) < Number(old.dataset.revision)) return; // It was overtaken on its way.
   remember(fresh.content);
-  const typed = [...live.querySelectorAll("form[data-typed]:not([aria-busy])")];
+  const typed = [...live.querySelectorAll("form[data-typed]:not([aria-busy])")].map((form) => form.closest("[data-part]"));
   const hadFocus = live.contains(document.activeElement);
   const topColumns = (place) => [place, ...columnsOf(place)].filter((one) => one.dataset.column && !one.dataset.part);
   const columns = new Map(topColumns(whole).map((one) => [one.dataset.column, one]));
   for (const column of topColumns(old)) {
     if (columns.has(column.dataset.column)) swapColumn(column, columns.get(column.dataset.column), sent);
   }
+  const lost = typed.find((part) => !document.contains(part));
+  if (lost) overtaken(lost.dataset.part, whole.dataset.me);
   prepare(live);
-  if (typed.some((form) => !document.contains(form))) overtaken(whole.dataset, old.dataset);
   if (whole.dataset.tell !== old.dataset.tell) tell(whole.dataset.tell);
   Object.assign(old.dataset, whole.dataset);
   if (hadFocus && !live.contains(document.activeElement)) focusFirst();
 }
 
-function overtaken(now, before) {
-  const who = now.last !== now.me ? now.last : "Somebody";
-  const heading = Number(now.answers) > Number(before.answers) ? `${who} was first` : "This question is no longer asked";
-  const box = notice("summary notice", "h2", heading, "What you typed here was not sent.");
+function overtaken(question, me) {
+  const answer = live.querySelector(`[data-answered="${question}"]`);
+  const who = answer && (answer.dataset.by === me ? "You answered this elsewhere" : `${answer.dataset.by} was first`);
+  const box = notice("summary notice", "h2", who || "This question is no longer asked", "What you typed here was not sent.");
   Object.assign(box.dataset, { part: "notice", focus: "" });
-  for (const old of live.querySelectorAll("[data-part='notice']")) old.remove();
+  dropNotices();
   live.querySelector("[data-part='head']").after(box);
+}
+
+function dropNotices() {
+  for (const box of live.querySelectorAll("[data-part='notice']")) box.remove();
+}
+
+function dismiss(event) {
+  if (!event.target.closest("button[data-dismiss]")) return;
+  dropNotices();
+  focusFirst();
 }
 
 function notice(kind, level, heading, text) {
@@ -211,8 +230,11 @@ async function send(event) {
   form.setAttribute("aria-busy", "true");
   try {
     const reply = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "live" }, redirect: "manual" });
-    if ([200, 409, 422].includes(reply.status)) swap(await reply.text(), form);
-    else location.reload();
+    if ([200, 409, 422].includes(reply.status)) {
+      const html = await reply.text();
+      dropNotices(); // Here and not in the swap, which does nothing where the reply was overtaken.
+      swap(html, form);
+    } else location.reload();
     if (!document.contains(form) || reply.status !== 200) focusFirst();
   } catch {
     tell("The inbox cannot be reached. Your answer was not sent.");
@@ -229,6 +251,11 @@ async function send(event) {
 
 function prepare(place) {
   for (const form of place.querySelectorAll("form[data-answer]")) form.noValidate = true;
+  for (const box of place.querySelectorAll("[data-part='notice']:not(:has(button))")) {
+    const button = box.appendChild(document.createElement("button"));
+    Object.assign(button, { type: "button", textContent: "Dismiss" });
+    button.dataset.dismiss = "";
+  }
   for (const zone of place.querySelectorAll("select[data-zone]")) {
     delete zone.dataset.zone;
     const clock = zone.parentElement.querySelector("input");
@@ -277,6 +304,7 @@ function filter(form) {
 if (live) { remember(document); prepare(live); listen(); tick(); setInterval(tick, 15000); }
 document.addEventListener("submit", send);
 document.addEventListener("click", jump);
+document.addEventListener("click", dismiss);
 document.addEventListener("focusout", (event) => {
   const field = event.target.closest("form[data-answer] .field");
   if (field && !field.contains(event.relatedTarget) && event.target.value) check(field);
