@@ -6,7 +6,7 @@ The only room that needs asyncpg (the extra `turnwise[postgres]`), so only store
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -169,6 +169,24 @@ class Database:
             statement_cache_size=self._statement_cache_size,
             reset=_keep,
         )
+
+
+async def migrated(connection: Any, schema: str, versions: Sequence[str]) -> None:
+    """Bring tables up to date, by the scripts that make each version out of the one before; those of a later version
+    are not touched. `schema` is the table that has their version.
+    """
+    latest = len(versions)
+    if is_new := await connection.fetchval(f"SELECT to_regclass('{schema}') IS NULL"):
+        await connection.execute(f"CREATE TABLE {schema} (version integer NOT NULL)")
+    version = 0 if is_new else await connection.fetchval(f"SELECT version FROM {schema}")
+    if version > latest:
+        told = f"its tables are of a later version (schema {version}, this one knows {latest})"
+        raise CallerError(f"the store in PostgreSQL cannot be used: {told}")
+    for script in versions[version:]:
+        await connection.execute(script)
+    if version < latest:
+        await connection.execute(f"DELETE FROM {schema}")
+        await connection.execute(f"INSERT INTO {schema} VALUES ({latest})")
 
 
 def is_passing(error: BaseException | None) -> bool:

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -154,6 +154,22 @@ class Database:
             connection.close()
             raise
         return connection
+
+
+def migrated(database: sqlite3.Connection, table: str, versions: Sequence[str]) -> None:
+    """Bring an older file up to date, by the scripts that make each version out of the one before; a newer one is not
+    touched. `table` has the version of the file.
+    """
+    row = database.execute(f"SELECT version FROM {table}").fetchone()
+    version, latest = 0 if row is None else row[0], len(versions)
+    if version > latest:
+        raise sqlite3.DatabaseError(f"it was written by a later version (schema {version}, this one knows {latest})")
+    for script in versions[version:]:
+        for statement in script.split(";"):
+            database.execute(statement)
+    if version < latest:
+        database.execute(f"DELETE FROM {table}")
+        database.execute(f"INSERT INTO {table} VALUES (?)", (latest,))
 
 
 def _tell(batch: list[_Waiting], outcomes: list[tuple[Any, BaseException | None]]) -> None:

@@ -329,6 +329,14 @@ def test_what_is_wrong_with_its_options_is_said_and_the_inbox_does_not_start(
         assert (done.exit_code, words in re.sub(r"[\s│]+", " ", done.stderr)) == (code, True), (options, done.stderr)
 
 
+def test_what_a_store_in_postgresql_needs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    for name in ("turnwise._postgres", "turnwise.inbox.postgres"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    done = refused("inbox", "--store", "postgresql://nobody@127.0.0.1:9/none", "--keys-env", "KEYS", KEYS="k" * 40)
+    assert (done.exit_code, "turnwise[postgres]" in done.stderr) == (3, True)
+
+
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = ("--store", str(tmp_path / "inbox.db"), "--port", str(taken.getsockname()[1]))

@@ -98,10 +98,12 @@ def inbox(  # noqa: PLR0913, PLR0917 - a command's options
     raise typer.Exit(_serve(desk, door, _Place(host, port, url, log_level), drawn))
 
 
-def _explain(error: ModuleNotFoundError) -> Any:
-    if error.name not in ("fastapi", "starlette", "jinja2", "asyncpg"):
+def _explain(error: ImportError) -> Any:
+    """Say what to install. The store in PostgreSQL says by itself which extra it needs, and brings the cause along."""
+    missing = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    if missing.name not in ("fastapi", "starlette", "jinja2", "asyncpg"):
         raise error
-    extra = "postgres" if error.name == "asyncpg" else "inbox"
+    extra = "postgres" if missing.name == "asyncpg" else "inbox"
     fail(f"The inbox needs a few more packages: pip install 'turnwise[{extra}]'", CANNOT_SERVE)
 
 
@@ -122,7 +124,7 @@ def _store(name: str, source: KeySource) -> "SQLiteInboxStore | PostgresInboxSto
 
         keys = source if source else _drawn(Path(name))
         found = SQLiteInboxStore(name, keys.read())
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         _explain(error)
     except NoKeys as error:
         fail(str(error), 2)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._postgres import Database
-from ..errors import AlreadyAnswered, CallerError, UnknownPending
+from .._postgres import Database, migrated
+from ..errors import AlreadyAnswered, UnknownPending
 from . import statements as say
 from .model import Hook, Item, Page, Unreadable, Wanted
 from .paging import Cut, page
@@ -210,21 +210,11 @@ class PostgresInboxStore:
 
     async def _make(self, pool: "Pool") -> None:
         """Bring the tables up to date, once, whoever else is about to; those of a later version are not touched."""
-        prefix, latest = self._database.prefix, len(say.VERSIONS)
+        prefix = self._database.prefix
         turn = int.from_bytes(hashlib.sha256(f"turnwise inbox|schema|{prefix}".encode()).digest()[:8]) >> 1
         async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
             await connection.execute("SELECT pg_advisory_xact_lock($1)", turn)
-            if is_new := await connection.fetchval(f"SELECT to_regclass('{prefix}schema') IS NULL"):
-                await connection.execute(f"CREATE TABLE {prefix}schema (version integer NOT NULL)")
-            version = 0 if is_new else await connection.fetchval(f"SELECT version FROM {prefix}schema")
-            if version > latest:
-                told = f"its tables are of a later version (schema {version}, this one knows {latest})"
-                raise CallerError(f"the store in PostgreSQL cannot be used: {told}")
-            for script in say.VERSIONS[version:]:
-                await connection.execute(self._said(script))
-            if version < latest:
-                await connection.execute(f"DELETE FROM {prefix}schema")
-                await connection.execute(f"INSERT INTO {prefix}schema VALUES ({latest})")
+            await migrated(connection, f"{prefix}schema", [self._said(script) for script in say.VERSIONS])
 
 
 def _seen(row: Any) -> Seen:

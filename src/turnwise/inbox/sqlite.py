@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._sqlite import Database
+from .._sqlite import Database, migrated
 from ..errors import AlreadyAnswered, UnknownPending
 from .model import Hook, Item, Page, Unreadable, Wanted
 from .paging import Cut, page
@@ -56,7 +56,7 @@ class SQLiteInboxStore:
     """Items in one file, which only its owner may read. `keys` seal what is secret: the first seals, all open."""
 
     def __init__(self, path: str | Path, keys: Sequence[bytes | bytearray | str]) -> None:
-        self._database = Database(path, _SCHEMA, migrate=_migrate)
+        self._database = Database(path, _SCHEMA, migrate=lambda database: migrated(database, "inbox_schema", _VERSIONS))
         self._records = Records(keys)
 
     def pending(self, caller: str, **options: Any) -> PendingView:
@@ -286,17 +286,3 @@ def _cut(database: sqlite3.Connection, cut: Cut) -> list[Seen]:
     order = f"ORDER BY {column}{way}, id{way} LIMIT ?"
     rows = database.execute(f"SELECT {_SEEN} FROM inbox_items WHERE {where} {order}", [*values, cut.most])
     return [Seen(*row) for row in rows]
-
-
-def _migrate(database: sqlite3.Connection) -> None:
-    """Bring an older file up to date; a newer one is not touched."""
-    row = database.execute("SELECT version FROM inbox_schema").fetchone()
-    version, latest = 0 if row is None else row[0], len(_VERSIONS)
-    if version > latest:
-        raise sqlite3.DatabaseError(f"it was written by a later version (schema {version}, this one knows {latest})")
-    for script in _VERSIONS[version:]:
-        for statement in script.split(";"):
-            database.execute(statement)
-    if version < latest:
-        database.execute("DELETE FROM inbox_schema")
-        database.execute("INSERT INTO inbox_schema VALUES (?)", (latest,))

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .._postgres import Database
+from .._postgres import Database, migrated
 from ..errors import CallerError
 from .model import CANCELLED_MESSAGE, Claim, Limits, LostLease, NewTask, Status, Task
 from .statements import (
@@ -263,20 +263,11 @@ class PostgresTaskStore:
 
     async def _make(self, pool: "Pool") -> None:
         """Bring the tables up to date, once, whoever else is about to; those of a later version are not touched."""
-        prefix, latest = self.database.prefix, len(VERSIONS)
+        prefix = self.database.prefix
         async with pool.acquire() as connection, connection.transaction(isolation="read_committed"):
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _hashed(prefix, "schema"))
-            if is_new := await connection.fetchval(f"SELECT to_regclass('{prefix}task_schema') IS NULL"):
-                await connection.execute(f"CREATE TABLE {prefix}task_schema (version integer NOT NULL)")
-            version = 0 if is_new else await connection.fetchval(f"SELECT version FROM {prefix}task_schema")
-            if version > latest:
-                told = f"its tables are of a later version (schema {version}, this one knows {latest})"
-                raise CallerError(f"the store in PostgreSQL cannot be used: {told}")
-            for script in VERSIONS[version:]:
-                await connection.execute(script.replace("{0}", prefix))
-            if version < latest:
-                await connection.execute(f"DELETE FROM {prefix}task_schema")
-                await connection.execute(f"INSERT INTO {prefix}task_schema VALUES ({latest})")
+            scripts = [script.replace("{0}", prefix) for script in VERSIONS]
+            await migrated(connection, f"{prefix}task_schema", scripts)
             if self.waker is not None:
                 await self.waker.install(connection)
 

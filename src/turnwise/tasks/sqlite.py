@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._sqlite import Database
+from .._sqlite import Database, migrated
 from .model import CANCELLED_MESSAGE, TERMINAL, Claim, Limits, LostLease, NewTask, Status, Task
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS turnwise_schema (version INTEGER NOT NULL) STRICT"
@@ -39,7 +39,9 @@ class SQLiteTaskStore:
     """Tasks in a file, or, with `":memory:"`, in this process alone."""
 
     def __init__(self, path: str | Path = ":memory:") -> None:
-        self._database = Database(path, _SCHEMA, migrate=_migrate)
+        self._database = Database(
+            path, _SCHEMA, migrate=lambda database: migrated(database, "turnwise_schema", _VERSIONS)
+        )
         self.is_durable = str(path) != ":memory:"
 
     async def create(self, task: NewTask) -> None:
@@ -242,20 +244,6 @@ class SQLiteTaskStore:
     async def aclose(self) -> None:
         """Close the file."""
         await self._database.aclose()
-
-
-def _migrate(database: sqlite3.Connection) -> None:
-    """Bring an older file up to date; a newer one is not touched."""
-    row = database.execute("SELECT version FROM turnwise_schema").fetchone()
-    version, latest = 0 if row is None else row[0], len(_VERSIONS)
-    if version > latest:
-        raise sqlite3.DatabaseError(f"it was written by a later version (schema {version}, this one knows {latest})")
-    for script in _VERSIONS[version:]:
-        for statement in script.split(";"):
-            database.execute(statement)
-    if version < latest:
-        database.execute("DELETE FROM turnwise_schema")
-        database.execute("INSERT INTO turnwise_schema VALUES (?)", (latest,))
 
 
 def _get(database: sqlite3.Connection, task_id: str, principal: str | None) -> Task | None:
