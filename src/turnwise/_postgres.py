@@ -36,6 +36,8 @@ _PASSING = (
     asyncpg.InternalClientError,  # What the server said as it closed an idle connection, read in the wrong place.
     OSError,
 )
+AHEAD = "extract(epoch FROM clock_timestamp())::float8"
+"""Less the clock of who asks: by how much the database's is ahead of it. What somebody holds is held by one clock."""
 
 
 class Database:

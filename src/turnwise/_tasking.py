@@ -131,13 +131,21 @@ class Methods:
             raise UnknownMethod(call.method)
         cursor = call.params.get("cursor")
         if cursor is not None and (
-            not isinstance(cursor, str) or await self._tasks.get(cursor, who, call.post.now) is None
+            not isinstance(cursor, str) or await self._tasks.peek(cursor, who, call.post.now) is None
         ):
             raise InvalidParams("Invalid cursor")
         size = self._catalogue.page_size or 100
         tasks = await self._tasks.own(who, cursor or "", size + 1, call.post.now)
-        shown = [shape.detailed(self._tasks.seen(task), self._tasks.options.poll) for task in tasks[:size]]
+        shown = [shape.detailed(self._glimpsed(task), self._tasks.options.poll) for task in tasks[:size]]
         return Done({"tasks": shown} | ({"nextCursor": tasks[size - 1].id} if len(tasks) > size else {}))
+
+    def _glimpsed(self, task: Task) -> Seen:
+        """A task in a list, which is not withheld for one that cannot be opened here."""
+        try:
+            return self._tasks.seen(task)
+        except InvalidRequestState as error:
+            log.error("task %s cannot be opened: %s", task.id, error)
+            return Seen(task, {}, None, None)
 
     async def _looks(self, call: Call) -> AsyncIterator[Seen]:
         """A task, looked at again and again while its client waits."""

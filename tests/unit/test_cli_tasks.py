@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,6 +157,56 @@ def test_a_worker_plays_the_tasks_of_a_server_until_it_is_told_to_leave(
     run(work)
 
 
+SLOW = """
+import asyncio, sys
+from contextlib import asynccontextmanager
+
+@asynccontextmanager
+async def lifespan(server):
+    try:
+        print("here", flush=True)
+        await asyncio.sleep(BEFORE)
+        yield
+        print("here", flush=True)
+        await asyncio.sleep(60)
+    finally:
+        print("gone", flush=True)
+
+"""
+
+
+@contextmanager
+def slow_worker(shop: Shop, before: int) -> Iterator["subprocess.Popen[str]"]:
+    """A worker whose lifespan takes so many seconds to begin, and a minute to end."""
+    living = SHOP.replace('MCPServer("[shop]", ', 'MCPServer("[shop]", lifespan=lifespan, ')
+    (shop.folder / "slow.py").write_text(SLOW.replace("BEFORE", str(before)) + living)
+    with shop.begin("worker", "slow.py:server") as worker:
+        try:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "here\n"
+            yield worker
+        finally:
+            worker.kill()
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_cannot_begin_is_told_to_leave_and_does(shop: Shop, end: signal.Signals) -> None:
+    with slow_worker(shop, 60) as worker:
+        worker.send_signal(end)
+        assert ended(worker) == (0, "gone\n", "")
+
+
+def test_a_worker_that_takes_its_time_to_leave_does_so_at_once_when_told_again(shop: Shop) -> None:
+    with slow_worker(shop, 0) as worker:
+        assert worker.stdout is not None
+        assert worker.stderr is not None
+        assert "Playing the tasks" in worker.stderr.readline()
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stdout.readline() == "here\n"
+        worker.send_signal(signal.SIGTERM)
+        assert ended(worker)[0] == -signal.SIGTERM
+
+
 # Looking after tasks
 
 HOSTILE = "[/no] \x1b[2Jmilk"
@@ -246,6 +296,27 @@ def test_tasks_are_shown_with_what_they_wait_for(shop: Shop) -> None:
     assert re.fullmatch(r"waits since \S+ s for an answer to 'name' \(sealed\)", told[states.asking])
 
 
+def test_a_task_that_is_over_is_told_with_what_its_tool_says(shop: Shop) -> None:
+    failing = '    await ctx.report("packed")\n    if item == "air":\n        raise ToolError("sold out")\n'
+    text = SHOP.replace('    await ctx.report("packed")\n', failing).replace("workers=0", "workers=1")
+    (shop.folder / "shop.py").write_text(text.replace("MCPServer,", "MCPServer, ToolError,", 1))
+    (shop.folder / "answers").write_text('{"name": "Ann"}')
+    call = ["call", "shop:server", "order", "--answers", "answers"]
+    assert [told[0] for told in shop.run([*call, "item=tea"], [*call, "item=air"])] == [0, 1]
+    listed, sealed = shop.run(["tasks", "list", "shop", "--json"], ["tasks", "list", "shop:rekeyed", "--json"])
+    told = sorted(json.loads(line)["now"] for line in listed[1].splitlines())
+    for words, pattern in zip(told, ("", "; the tool says that it failed: sold out"), strict=True):
+        assert re.fullmatch(rf"completed \d+\.\d (s|min) ago{pattern}", words), told
+    assert all(json.loads(line)["now"].endswith(" ago") for line in sealed[1].splitlines())
+
+
+def test_what_an_author_prints_is_no_task(shop: Shop) -> None:
+    (shop.folder / "loud.py").write_text("from shop import server\nprint('loaded')\n")
+    listed, purged = shop.run(["tasks", "list", "loud", "--json"], ["tasks", "purge", "loud"])
+    assert listed == (0, "", "loaded\n")
+    assert purged == (0, "0 tasks forgotten\n", "loaded\n")
+
+
 def test_keys_that_a_server_does_not_bring_are_given_as_to_serve(shop: Shop) -> None:
     (shop.folder / "ring").write_text("k" * 32)
     (shop.folder / "other").write_text("o" * 32)
@@ -271,6 +342,15 @@ def test_keys_that_a_server_does_not_bring_are_given_as_to_serve(shop: Shop) -> 
         assert (code, noted) == (0, "")
         assert "for an answer to 'name' (Who gets tea?)" in said
     assert both[0] == 2
+
+
+def test_a_call_begins_its_task_under_the_keys_that_it_is_given(shop: Shop) -> None:
+    (shop.folder / "ring").write_text("k" * 32)
+    (shop.folder / "served.py").write_text(SERVED.replace("workers=0", "workers=1"))
+    (called,) = shop.run(["call", "served:server", "order", "item=tea", "--keys-file", "ring"])
+    (listed,) = shop.run(["tasks", "list", "served", "--keys-file", "ring"])
+    assert called[0] == 4
+    assert "for an answer to 'name' (Who gets tea?)" in listed[1]
 
 
 def test_a_worker_takes_the_keys_that_a_server_does_not_bring(shop: Shop) -> None:

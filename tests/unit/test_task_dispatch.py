@@ -18,14 +18,16 @@ from typing import Any
 
 import pytest
 
-from turnwise import CallerError, Context, MCPServer, RequestStateSecurity
+from turnwise import CallerError, Context, MCPServer, RequestStateSecurity, _life
 from turnwise.tasks import dispatch as dispatch_module
 from turnwise.tasks import pgqueuer as pgqueuer_module
 from turnwise.tasks import runtime as runtime_module
-from turnwise.tasks.model import TaskStore
+from turnwise.tasks.dispatch import LocalDispatcher
+from turnwise.tasks.model import Claim, TaskStore
 from turnwise.tasks.options import TaskOptions
 from turnwise.tasks.pgqueuer import PgQueuerDispatcher
 from turnwise.tasks.postgres import PostgresTaskStore
+from turnwise.tasks.runtime import Tasks
 from turnwise.tasks.sqlite import SQLiteTaskStore
 from turnwise.testing import Connection, connect
 
@@ -90,11 +92,12 @@ def remote(request: pytest.FixtureRequest) -> Place:
 class Shop:
     """A server with tools that are tasks, and what its steps did."""
 
-    def __init__(self, options: TaskOptions) -> None:
+    def __init__(self, options: TaskOptions, key: bytes = b"k") -> None:
         self.done: list[str] = []
         self.begun, self.go_on, self.waited = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.busy = self.busiest = 0
-        security = RequestStateSecurity(keys=[b"k" * 32])
+        self.seconds = 0.01
+        security = RequestStateSecurity(keys=[key * 32])
         self.server: MCPServer[Any] = MCPServer("shop", tasks=options, request_state_security=security)
         for tool in (self.order, self.slow, self.stubborn, self.brief):
             self.server.add_tool(tool, task="always")
@@ -129,7 +132,7 @@ class Shop:
     async def count(self, number: int) -> int:
         self.busy += 1
         self.busiest = max(self.busy, self.busiest)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.seconds)
         self.busy -= 1
         self.done.append(str(number))
         return number
@@ -144,7 +147,7 @@ class Shop:
 
     async def wait(self) -> str:
         self.begun.set()
-        await asyncio.wait_for(self.go_on.wait(), SOON)
+        await asyncio.wait_for(self.go_on.wait(), PATIENCE)
         self.done.append("waited")
         self.waited.set()
         return "waited"
@@ -214,12 +217,12 @@ def test_a_task_asks_sleeps_and_is_done_with_each_step_once(place: Place) -> Non
 
 def test_many_tasks_are_played_each_once(place: Place) -> None:
     async def work() -> None:
-        async with opened(place, workers=4) as (shop, client):
+        async with opened(place, workers=3) as (shop, client):
             tasks = await asyncio.gather(*(begin(client, "brief", number=number) for number in range(30)))
             ends = await asyncio.gather(*(until(client, task_id, "completed") for task_id in tasks))
             assert [text(end) for end in ends] == [str(number) for number in range(30)]
             assert sorted(shop.done, key=int) == [str(number) for number in range(30)]
-            assert shop.busiest <= 4
+            assert shop.busiest <= 3
 
     run(work)
 
@@ -228,6 +231,20 @@ def test_a_process_with_one_worker_plays_one_leg_at_a_time(place: Place) -> None
     async def work() -> None:
         async with opened(place, workers=1) as (shop, client):
             tasks = await asyncio.gather(*(begin(client, "brief", number=number) for number in range(6)))
+            await asyncio.gather(*(until(client, task_id, "completed") for task_id in tasks))
+            assert shop.busiest == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("limits", [{"workers": 1}, {"most": {"brief": 1}}])
+def test_a_leg_that_ends_makes_room_for_the_next(limits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch_module, "LOOK_SECONDS", 3600.0)
+
+    async def work() -> None:
+        async with opened(Place("memory", "", ""), **limits) as (shop, client):
+            shop.seconds = 0.05  # Long enough that nobody looks by himself any more when it is over.
+            tasks = await asyncio.gather(*(begin(client, "brief", number=number) for number in range(4)))
             await asyncio.gather(*(until(client, task_id, "completed") for task_id in tasks))
             assert shop.busiest == 1
 
@@ -285,9 +302,11 @@ def test_to_stop_a_task_reaches_its_leg_in_another_process(shared: Place, monkey
     run(work)
 
 
-def test_to_stop_a_task_reaches_its_leg_in_this_process(place: Place) -> None:
+def test_to_stop_a_task_reaches_its_leg_in_this_process(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "BEAT_SECONDS", 2 * PATIENCE)  # It is not the heartbeat that tells.
+
     async def work() -> None:
-        async with opened(place) as (shop, client):
+        async with opened(place, lease=6 * PATIENCE) as (shop, client):
             task_id = await begin(client, "slow")
             await asyncio.wait_for(shop.begun.wait(), SOON)
             await client.request("tasks/cancel", {"taskId": task_id})
@@ -347,6 +366,80 @@ def test_a_worker_that_is_killed_is_taken_over_from(shared: Place) -> None:
 # Coming and going
 
 
+def test_a_worker_without_the_key_leaves_a_leg_to_others_however_often_it_comes_by(
+    shared: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_module, "SHY_SECONDS", 0.0)
+    monkeypatch.setattr(pgqueuer_module, "SWEEP_SECONDS", 0.0)
+    monkeypatch.setattr(dispatch_module, "IDLE_SECONDS", 0.05)
+
+    async def work() -> None:
+        async with opened(shared, workers=0) as (front, client):
+            store = front.server.tasks.store  # type: ignore[union-attr]
+            task_id = await begin(client, "brief", number=7)
+            stranger = Shop(shared.options(attempts=2), key=b"x")
+            async with connect(stranger.server):
+                while (await store.get(task_id, None)).epoch < 6:  # type: ignore[union-attr] # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await stranger.server.tasks.store.aclose()  # type: ignore[union-attr]
+            async with opened(shared, attempts=2) as (back, _):
+                assert text(await until(client, task_id, "completed")) == "7"
+                assert (front.done, stranger.done, back.done) == ([], [], ["7"])
+
+    run(work)
+
+
+@pytest.mark.parametrize("fault", [ConnectionError("the broker is away"), None])
+def test_a_dispatcher_that_ends_is_told_of_and_begun_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception | None
+) -> None:
+    monkeypatch.setattr(_life, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_life, "STEADY_SECONDS", 0.0)
+    troubles: list[str | None] = []
+
+    class Faulty(LocalDispatcher):
+        async def run(self, tasks: Tasks) -> None:
+            troubles.append(shop.server._trouble())
+            if len(troubles) <= 3:
+                if fault is not None:
+                    raise fault
+                return
+            await super().run(tasks)
+
+    shop = Shop(TaskOptions(store=SQLiteTaskStore(), dispatcher=Faulty()))
+
+    async def work() -> None:
+        async with connect(shop.server) as client:
+            client.capabilities = TASKS
+            await until(client, await begin(client, "brief", number=1), "completed")
+            assert shop.server._trouble() is None
+
+    run(work)
+    failed = "what works in the background has failed"
+    assert troubles == [None, failed, failed, failed]
+    told = [record for record in caplog.records if failed in record.message]
+    assert [record.levelname for record in told] == ["ERROR"] * 3
+    assert all(fault is None or "the broker is away" in record.message for record in told)
+
+
+def test_a_server_ends_though_its_dispatcher_does_not_end_well(caplog: pytest.LogCaptureFixture) -> None:
+    class Sore:
+        async def run(self, tasks: Tasks) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise RuntimeError("no goodbye")
+
+    shop = Shop(TaskOptions(store=SQLiteTaskStore(), dispatcher=Sore()))
+
+    async def work() -> None:
+        async with connect(shop.server):
+            await asyncio.sleep(0)
+
+    run(work)
+    assert "did not end well" in caplog.text
+
+
 def test_a_worker_that_leaves_gives_its_legs_back(shared: Place) -> None:
     async def work() -> None:
         async with opened(shared, workers=0) as (_, client):
@@ -374,6 +467,7 @@ def test_a_leg_that_is_nearly_done_is_waited_for(place: Place) -> None:
             asyncio.get_running_loop().call_later(0.1, shop.go_on.set)
         assert shop.done == ["reserve slow", "waited"]
         assert shop.server.tasks is not None
+        assert not shop.server.tasks._running, "nothing of it stays in memory"
         store = shop.server.tasks.store
         task = await store.get(task_id, None)
         assert task is not None
@@ -403,25 +497,49 @@ def test_a_function_that_does_not_stop_loses_its_leg(shared: Place, monkeypatch:
     run(work)
 
 
-def test_a_claim_that_comes_as_the_worker_leaves_is_given_back(tmp_path: Path) -> None:
-    class Slow(SQLiteTaskStore):
-        is_claiming: asyncio.Event
+class Slow(SQLiteTaskStore):
+    """Its claims are made, and take a while to arrive."""
 
-        async def claim(self, *arguments: Any, **options: Any) -> Any:
-            claim = await super().claim(*arguments, **options)
-            if claim is not None:
-                self.is_claiming.set()
-                await asyncio.sleep(0.1)
-            return claim
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_claiming = asyncio.Event()
 
+    async def claim(self, *arguments: Any, **options: Any) -> Any:
+        claim = await super().claim(*arguments, **options)
+        if claim is not None:
+            self.is_claiming.set()
+            await asyncio.sleep(0.1)
+        return claim
+
+
+@asynccontextmanager
+async def while_claimed(store: Slow) -> AsyncIterator[tuple[Shop, Any, str]]:
+    """A task whose claim has been made, and has not arrived yet."""
+    shop = Shop(TaskOptions(store=store, lease=PATIENCE))
+    async with connect(shop.server) as client:
+        client.capabilities = TASKS
+        task_id = await begin(client, "brief", number=1)
+        await asyncio.wait_for(store.is_claiming.wait(), SOON)
+        yield shop, client, task_id
+
+
+def test_a_task_that_is_stopped_before_its_leg_has_begun_does_not_begin(tmp_path: Path) -> None:
     async def work() -> None:
         store = Slow(tmp_path / "tasks.db")
-        store.is_claiming = asyncio.Event()
-        shop = Shop(TaskOptions(store=store, lease=PATIENCE))
-        async with connect(shop.server) as client:
-            client.capabilities = TASKS
-            task_id = await begin(client, "brief", number=1)
-            await asyncio.wait_for(store.is_claiming.wait(), SOON)
+        async with while_claimed(store) as (shop, client, task_id):
+            await client.request("tasks/cancel", {"taskId": task_id})
+            await until(client, task_id, "cancelled")
+            assert shop.done == []
+        await store.aclose()
+
+    run(work)
+
+
+def test_a_claim_that_comes_as_the_worker_leaves_is_given_back(tmp_path: Path) -> None:
+    async def work() -> None:
+        store = Slow(tmp_path / "tasks.db")
+        async with while_claimed(store) as (shop, _, task_id):
+            pass
         task = await store.get(task_id, None)
         assert task is not None
         assert (task.status, task.owner, task.leased_until, shop.done) == ("working", None, 0.0, [])
@@ -455,6 +573,91 @@ def test_a_server_that_goes_away_and_comes_back_is_worked_on_again(
     run(work)
 
 
+def test_a_store_that_is_away_is_told_of_in_a_line_and_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(SQLiteTaskStore):
+        is_away = False
+
+        async def claim(self, *arguments: Any, **options: Any) -> Any:
+            self._check()
+            return await super().claim(*arguments, **options)
+
+        async def due(self, now: float) -> float | None:
+            self._check()
+            return await super().due(now)
+
+        def _check(self) -> None:
+            if self.is_away:
+                raise CallerError("nobody is at home")
+
+    async def work() -> None:
+        store = Away()
+        shop = Shop(TaskOptions(store=store))
+        async with connect(shop.server) as client:
+            client.capabilities = TASKS
+            store.is_away = True
+            task_id = await begin(client, "brief", number=1)
+            await asyncio.sleep(0.2)
+            assert shop.server._trouble() is None
+            store.is_away = False
+            assert text(await until(client, task_id, "completed")) == "1"
+
+    run(work)
+    told = [record for record in caplog.records if "nobody is at home" in record.message]
+    assert {(record.message.partition(":")[0], record.exc_info) for record in told} == {
+        ("the store of tasks cannot be asked for work", None)
+    }
+
+
+def test_a_worker_says_that_it_is_alive_before_its_lease_is_over_also_after_nobody_heard_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runtime_module, "BEAT_SECONDS", 3600.0)
+    legs: list[int] = []
+
+    class Away(SQLiteTaskStore):
+        async def renew(self, claim: Claim, until: float) -> bool:
+            legs.append(claim.epoch)
+            if legs.count(claim.epoch) == 1:
+                raise CallerError("nobody is at home")
+            return await super().renew(claim, until)
+
+    async def work() -> None:
+        shop = Shop(TaskOptions(store=Away(), lease=0.3))
+        async with connect(shop.server) as client:
+            client.capabilities = TASKS
+            task_id = await begin(client, "slow")
+            while len(legs) == len(set(legs)):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.01)
+            shop.go_on.set()
+            assert text(await until(client, task_id, "completed")) == "waited"
+
+    run(work)
+
+
+def test_what_is_over_its_time_is_forgotten_though_that_failed_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch_module, "PURGE_SECONDS", 0.01)
+    purges: list[int] = []
+
+    class Away(SQLiteTaskStore):
+        async def purge(self, now: float) -> int:
+            purges.append(len(await self.list()))
+            if len(purges) < 3:
+                raise CallerError("nobody is at home")
+            return await super().purge(now)
+
+    async def work() -> None:
+        store = Away()
+        shop = Shop(TaskOptions(store=store, ttl=0.01))
+        async with connect(shop.server) as client:
+            client.capabilities = TASKS
+            await begin(client, "brief", number=1)
+            while await store.list():  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.01)
+
+    run(work)
+    assert len(purges) >= 3
+
+
 def test_a_step_that_cannot_be_recorded_does_not_fail_its_task(remote: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("turnwise._postgres.PAUSES", ())
     monkeypatch.setattr(pgqueuer_module, "AGAIN_SECONDS", 0.1)
@@ -479,6 +682,42 @@ def test_a_step_that_cannot_be_recorded_does_not_fail_its_task(remote: Place, mo
 
 def pgqueuer_place(request: pytest.FixtureRequest) -> Place:
     return make_place("pgqueuer", request)
+
+
+def test_a_claim_that_comes_as_the_queue_is_left_is_given_back(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, leave = pgqueuer_place(request), pgqueuer_module._Shift.leave
+
+    async def work() -> None:
+        is_claimed, is_left = asyncio.Event(), asyncio.Event()
+        shop = Shop(place.options(lease=PATIENCE))
+        assert shop.server.tasks is not None
+        store = shop.server.tasks.store
+        claimed = store.claim
+
+        async def slow(*arguments: Any) -> Any:
+            claim = await claimed(*arguments)
+            is_claimed.set()
+            await is_left.wait()
+            return claim
+
+        def left(shift: Any) -> None:
+            leave(shift)
+            is_left.set()
+
+        monkeypatch.setattr(store, "claim", slow)
+        monkeypatch.setattr(pgqueuer_module._Shift, "leave", left)
+        async with connect(shop.server) as client:
+            client.capabilities = TASKS
+            task_id = await begin(client, "brief", number=1)
+            await asyncio.wait_for(is_claimed.wait(), SOON)
+        task = await store.get(task_id, None)
+        assert task is not None
+        assert (task.status, task.owner, task.leased_until, shop.done) == ("working", None, 0.0, [])
+        await store.aclose()
+
+    run(work)
 
 
 def test_legs_that_the_queue_never_had_are_swept_up(

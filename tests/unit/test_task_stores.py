@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -92,9 +93,10 @@ async def claimed(store: TaskStore, now: float = NOW, task_id: str | None = None
 
 
 async def known(store: TaskStore, task_id: str = "task") -> Task:
+    """A task; PostgreSQL's clock has gone on a little since it was claimed, so the seconds of a lease are rounded."""
     task = await store.get(task_id, None)
     assert task is not None
-    return task
+    return replace(task, leased_until=round(task.leased_until, -1))
 
 
 async def parked(store: TaskStore, *waits: str, task_id: str = "task") -> None:
@@ -234,9 +236,42 @@ def test_a_leg_is_claimed_by_one_until_its_lease_is_over(place: Place) -> None:
         await claimed(store)
         for task_id in (None, "task"):
             assert await store.claim("another", LEASE, NOW + LEASE - 1, ANY, task_id) is None
-        again = await claimed(store, NOW + LEASE, owner="another")
+        again = await claimed(store, LATER, owner="another")
         assert (again.epoch, again.woken) == (2, NOW)
         assert (await known(store)).owner == "another"
+
+    using(place, work)
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_leases_are_held_by_the_databases_clock(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers on several machines, whose clocks differ by more than a lease is long."""
+
+    async def work(store: TaskStore) -> None:
+        began = time.time()
+        clocks = {"right": began, "fast": began + 100, "slow": began - 100}
+
+        def at(clock: str) -> float:
+            monkeypatch.setattr("turnwise.tasks.postgres.time.time", lambda: clocks[clock])
+            return clocks[clock]
+
+        assert isinstance(store, PostgresTaskStore)
+        await store.create(new(now=began - 200))
+        claim = await claimed(store, at("slow"))
+        for how in (lambda until: store.append(claim, [], until), lambda until: store.renew(claim, until), None):
+            for clock, now in clocks.items():
+                assert await store.claim("another", LEASE, at(clock), ANY) is None, clock
+                assert await store.overdue(now, ["tool"], 9) == [], clock
+                for seen in (await known(store), *await store.list()):
+                    assert 0 < seen.leased_until - now < LEASE + 10, clock
+            if how is not None:
+                await how(at("fast") + LEASE)
+        task = await store.cancel("task", "ann", at("fast"))
+        assert task is not None
+        assert task.status == "working", "who plays it is told to stop"
+        await store.renew(claim, at("fast") - 1)  # It is over, by the clock of who said so.
+        at("slow")
+        assert await store.overdue(clocks["slow"], ["tool"], 9) != []
 
     using(place, work)
 
@@ -774,6 +809,26 @@ def test_a_store_that_was_closed_is_opened_by_its_next_use(shared: Place) -> Non
     asyncio.run(second())
 
 
+def test_tasks_of_a_caller_that_are_not_over_are_counted(place: Place) -> None:
+    async def work(store: TaskStore) -> None:
+        for number in range(5):
+            await store.create(replace(new(f"own{number}"), principal="ada"))
+        await store.create(replace(new("other"), principal="bob"))
+        await store.create(replace(new("late"), principal="ada", ttl=1.0))
+        later = new().now + 2
+        assert await store.unfinished("ada", 100, later) == 5
+        assert await store.unfinished("ada", 3, later) == 3
+        assert await store.unfinished("nobody", 3, later) == 0
+        await store.cancel("own0", "ada", later)
+        claim = await store.claim("me", 30.0, later, Limits(("tool",), {}), "own1")
+        assert claim is not None
+        assert await store.unfinished("ada", 100, later) == 4
+        await store.finish(claim, "completed", b"", None, later)
+        assert await store.unfinished("ada", 100, later) == 3
+
+    using(place, work)
+
+
 # Versions
 
 
@@ -794,7 +849,7 @@ def test_older_tables_are_brought_up_to_date_and_newer_ones_are_refused(
         assert (await known(store)).status == "working"
 
     async def refused(store: TaskStore) -> None:
-        with pytest.raises(CallerError, match=r"cannot be used: .* later version \(schema 2, this one knows 1\)"):
+        with pytest.raises(CallerError, match=r"cannot be used: .* later version \(schema 3, this one knows 2\)"):
             await store.get("task", None)
 
     using(shared, create)

@@ -36,6 +36,9 @@ from turnwise import (
     URLElicitationRequired,
 )
 from turnwise._messages import Line, Post, Reply
+from turnwise.tasks.following import follow
+from turnwise.tasks.model import LostLease
+from turnwise.tasks.runtime import Tasks
 from turnwise.testing import Connection, connect
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -210,6 +213,36 @@ def test_the_methods_are_for_those_who_declare_the_extension(method: str, capabi
         error = json.loads(reply.body or b"")["error"]
         assert (reply.status, error["code"]) == (400, -32021)
         assert error["data"] == {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+
+    run(work)
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+def test_a_client_that_moved_on_may_look_at_and_stop_what_it_began_as_an_older_one(method: str) -> None:
+    """ "Servers that simultaneously support the 2025-11-25 Tasks specification [...] SHOULD continue to permit" it."""
+    server = make_server(stuck)
+
+    async def unheard(message: bytes) -> None:
+        """Nothing is said besides."""
+
+    async def work() -> None:
+        async with joined(server) as client:
+            line = Line(unheard)
+            opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+            await raw(server, "initialize", opening, line=line)
+            reply = await raw(server, "tools/call", {"name": "stuck", "task": {}}, line=line)
+            older = json.loads(reply.body or b"")["result"]["task"]["taskId"]
+            newer = await begin(client, "stuck")
+            client.capabilities = {"tasks": {"cancel": {}}}
+            assert (await client.request(method, {"taskId": older})).get("taskId", older) == older
+            assert (await refused(client.request(method, {"taskId": newer})))[0] == -32021
+            assert (await refused(client.request("tasks/update", {"taskId": older, "inputResponses": {}})))[0] == -32021
+            client.capabilities = {}
+            assert (await refused(client.request(method, {"taskId": older})))[0] == -32021
+            client.capabilities = DECLARED
+            for task_id in (older, newer):
+                await client.request("tasks/cancel", {"taskId": task_id})
+                assert (await until(client, task_id, "cancelled"))["taskId"] == task_id
 
     run(work)
 
@@ -611,7 +644,7 @@ def test_a_task_may_sleep_more_often_than_a_call_may_ask() -> None:
 
 def test_outside_of_tasks_a_sleep_is_a_sleep_and_slept_once() -> None:
     async def nap(ctx: Context) -> str:
-        await ctx.sleep(0.1)
+        await ctx.sleep(0.5)
         await ctx.elicit("Awake?", bool, key="awake")
         return str(ctx.is_task)
 
@@ -619,11 +652,11 @@ def test_outside_of_tasks_a_sleep_is_a_sleep_and_slept_once() -> None:
         async with joined(make_server(nap, task="never")) as client:
             begun = time.monotonic()
             asked = await client.request("tools/call", {"name": "nap"})
-            assert time.monotonic() - begun >= 0.1
+            assert time.monotonic() - begun >= 0.5
             begun = time.monotonic()
             answered = {"inputResponses": {"awake": accept(True)}, "requestState": asked["requestState"]}
             done = await client.request("tools/call", {"name": "nap", **answered})
-            assert time.monotonic() - begun < 0.09
+            assert time.monotonic() - begun < 0.49
             assert done["content"][0]["text"] == "False"
 
     run(work)
@@ -761,12 +794,12 @@ def test_a_tools_own_error_is_a_result() -> None:
 
 def test_an_error_of_the_protocol_is_a_failure() -> None:
     async def fail() -> str:
-        raise MCPError(-32050, "Out of paper", {"tray": 2})
+        raise MCPError(4050, "Out of paper", {"tray": 2})
 
     async def work() -> None:
         async with joined(make_server(fail, greet)) as client:
             seen = await until(client, await begin(client, "fail"), "failed")
-            assert seen["error"] == {"code": -32050, "message": "Out of paper", "data": {"tray": 2}}
+            assert seen["error"] == {"code": 4050, "message": "Out of paper", "data": {"tray": 2}}
             assert seen["statusMessage"] == "Out of paper"
             assert "result" not in seen
             client.capabilities = {"extensions": {EXTENSION: {}}}
@@ -818,12 +851,12 @@ def test_an_error_that_json_does_not_have_ends_the_task_all_the_same(data: Any) 
     async def fail(ctx: Context) -> str:
         plays.append(data)
         await ctx.report("bad \ud800 \0 words")
-        raise MCPError(-32050, "bad \ud800 words", data)
+        raise MCPError(4050, "bad \ud800 words", data)
 
     async def work() -> None:
         async with joined(make_server(fail)) as client:
             seen = await until(client, await begin(client, "fail"), "failed")
-            assert (seen["error"]["code"], seen["error"]["message"]) == (-32050, "bad ? words")
+            assert (seen["error"]["code"], seen["error"]["message"]) == (4050, "bad ? words")
         assert len(plays) == 1
 
     run(work)
@@ -928,6 +961,27 @@ def test_answers_may_come_in_parts_and_the_first_of_each_counts() -> None:
     run(work)
 
 
+def test_what_makes_a_task_due_wakes_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.tasks.dispatch.LOOK_SECONDS", 3600.0)
+
+    async def doze(ctx: Context) -> str:
+        name: Any = await ctx.elicit("Your name?", str, key="name")
+        await asyncio.sleep(0.05)
+        await ctx.sleep(0.05)
+        return f"{name.data} is awake"
+
+    async def work() -> None:
+        async with joined(make_server(doze)) as client:
+            await asyncio.sleep(0.05)  # By now nobody looks by himself.
+            task_id = await begin(client, "doze")
+            await until(client, task_id, "input_required")
+            await asyncio.sleep(0.05)
+            await update(client, task_id, name=accept("Ada"))
+            assert said(await until(client, task_id, "completed")) == "Ada is awake"
+
+    run(work)
+
+
 def test_answers_to_what_is_not_asked_are_passed_over() -> None:
     async def work() -> None:
         async with joined(make_server(interview)) as client:
@@ -1019,7 +1073,7 @@ async def nap(ctx: Context) -> str:
 
 
 async def fail() -> str:
-    raise MCPError(-32050, "no")
+    raise MCPError(4050, "no")
 
 
 @pytest.mark.parametrize(
@@ -1133,7 +1187,7 @@ async def hear(heard: list[Json], status: str) -> Json:
 
 
 def test_who_listens_is_told_of_the_whole_task_as_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwise.tasks.runtime.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.01)
 
     async def work() -> None:
         async with joined(make_server(greet)) as client, joined(make_server(greet)) as stranger:
@@ -1159,7 +1213,7 @@ def test_who_listens_is_told_of_the_whole_task_as_it_changes(monkeypatch: pytest
 def test_who_listens_hears_on_after_the_store_was_away(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("turnwise.tasks.runtime.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.01)
 
     async def work() -> None:
         server = make_server(greet)
@@ -1185,6 +1239,112 @@ def test_who_listens_hears_on_after_the_store_was_away(
 
     run(work)
     assert sum("the store cannot be asked" in record.getMessage() for record in caplog.records) == 1
+
+
+async def followed(tasks: Tasks, task_id: str) -> AsyncIterator[str]:
+    """The statuses that somebody who listens to a task is told."""
+    async for told in follow(tasks, [task_id], None, lambda seen, _: {"status": seen.task.status}):
+        yield told["status"]
+
+
+def test_who_listens_is_told_of_changes_alone_and_no_more_of_a_task_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.001)
+
+    async def work() -> None:
+        server = make_server(greet)
+        assert server.tasks is not None
+        get, looks = server.tasks.store.get, 0
+
+        async def forgetting(task_id: str, principal: str | None) -> Any:
+            nonlocal looks
+            looks += 1
+            return await get(task_id, principal) if looks < 5 else None
+
+        async with joined(server) as client:
+            task_id = await begin(client, "greet")
+            await until(client, task_id, "input_required")
+            monkeypatch.setattr(server.tasks.store, "get", forgetting)
+            assert [status async for status in followed(server.tasks, task_id)] == ["input_required"]
+
+    run(work)
+
+
+def test_of_many_tasks_those_are_looked_at_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("turnwise.tasks.following.MOST_LOOKS", 0.01)
+
+    async def work() -> None:
+        server = make_server(greet)
+        assert server.tasks is not None
+        get, read = server.tasks.store.get, set()
+
+        async def noted(task_id: str, principal: str | None) -> Any:
+            read.add(task_id)
+            return await get(task_id, principal)
+
+        async with joined(server) as client:
+            tasks = [await begin(client, "greet") for _ in range(5)]
+            for task_id in tasks:
+                await until(client, task_id, "input_required")
+            async with listening(client, *tasks) as heard:
+                while len(heard) < 6:  # noqa: ASYNC110 - the list is the test's only ear
+                    await asyncio.sleep(0.001)
+                monkeypatch.setattr(server.tasks.store, "get", noted)
+                await update(client, tasks[2], name=accept("Ada"))
+                assert said(await hear(heard, "completed")) == "Hello, Ada!"
+                await client.request("tasks/cancel", {"taskId": tasks[4]})
+                assert (await hear(heard, "cancelled"))["taskId"] == tasks[4]
+                assert read == {tasks[2], tasks[4]}
+
+    run(work)
+
+
+def test_who_listens_hears_of_each_answer_and_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("turnwise.tasks.following.MOST_LOOKS", 0.01)
+    is_heard = asyncio.Event()
+
+    async def considered(ctx: Context) -> str:
+        name = await interview(ctx)
+        await is_heard.wait()
+        return name
+
+    async def work() -> None:
+        async with joined(make_server(considered)) as client:
+            task_id = await begin(client, "considered")
+            await until(client, task_id, "input_required")
+            async with listening(client, task_id) as heard:
+                assert (await hear(heard, "input_required"))["inputRequests"].keys() == {"first", "last"}
+                heard.clear()
+                await update(client, task_id, first=accept("Ada"))
+                assert (await hear(heard, "input_required"))["inputRequests"].keys() == {"last"}
+                await update(client, task_id, last=accept("Lovelace"))
+                await hear(heard, "working")
+                is_heard.set()
+                assert said(await hear(heard, "completed")) == "Ada Lovelace"
+
+    run(work)
+
+
+def test_who_listens_hears_of_what_another_process_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.01)
+
+    async def work() -> None:
+        front, back = (opened(tmp_path / "tasks.db", greet, workers=workers) for workers in (0, 1))
+        async with joined(front) as client:
+            task_id = await begin(client, "greet")
+            async with listening(client, task_id) as heard:
+                await hear(heard, "working")
+                async with joined(back) as other:
+                    await hear(heard, "input_required")
+                    await update(other, task_id, name=accept("Ada"))
+                    assert said(await hear(heard, "completed")) == "Hello, Ada!"
+        await closed(front)
+        await closed(back)
+
+    run(work)
 
 
 def test_a_subscription_without_tasks_says_nothing_of_them() -> None:
@@ -1227,7 +1387,7 @@ def test_who_may_not_listen_is_told(asked: Any, capabilities: Json, code: int) -
 
 
 def test_another_callers_task_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwise.tasks.runtime.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("turnwise.tasks.following.LOOK_SECONDS", 0.01)
     server = make_server(greet)
 
     async def work() -> None:
@@ -1459,6 +1619,37 @@ async def older(server: MCPServer[Any], who: str | None) -> AsyncIterator[Callab
         await server.stop()
 
 
+async def listed(request: Callable[..., Awaitable[Json]]) -> list[list[str]]:
+    """The ids of all tasks, page by page."""
+    page = (await request("tasks/list"))["result"]
+    pages = [page]
+    while "nextCursor" in page:
+        page = (await request("tasks/list", cursor=page["nextCursor"]))["result"]
+        pages.append(page)
+    return [[task["taskId"] for task in page["tasks"]] for page in pages]
+
+
+def test_a_task_that_cannot_be_opened_is_in_the_list_beside_those_that_can(caplog: pytest.LogCaptureFixture) -> None:
+    store = SQLiteTaskStore()
+
+    def with_key(key: str) -> MCPServer[Any]:
+        security = RequestStateSecurity(keys=[key * 32])
+        return make_server(greet, page_size=1, request_state_security=security, tasks=TaskOptions(store=store))
+
+    async def work() -> None:
+        own = set()
+        for key in ("a", "b"):
+            async with older(with_key(key), "ada") as ada:
+                own.add((await ada("tools/call", name="greet", task={}))["result"]["task"]["taskId"])
+                for task_id in own:
+                    await ada("tasks/result", taskId=task_id)
+        async with older(with_key("b"), "ada") as ada:
+            assert {task_id for page in await listed(ada) for task_id in page} == own
+
+    run(work)
+    assert "cannot be opened" in caplog.text
+
+
 def test_a_list_has_the_callers_own_tasks_and_no_others() -> None:
     server = make_server(greet, page_size=2)
 
@@ -1468,23 +1659,33 @@ def test_a_list_has_the_callers_own_tasks_and_no_others() -> None:
             for _ in range(5):
                 own.add((await ada("tools/call", name="greet", task={}))["result"]["task"]["taskId"])
             foreign = (await bob("tools/call", name="greet", task={}))["result"]["task"]["taskId"]
-            seen: list[str] = []
-            cursor: Json = {}
-            sizes = []
-            while True:
-                page = (await ada("tasks/list", **cursor))["result"]
-                sizes.append(len(page["tasks"]))
-                seen += [task["taskId"] for task in page["tasks"]]
-                if "nextCursor" not in page:
-                    break
-                cursor = {"cursor": page["nextCursor"]}
-            assert sizes == [2, 2, 1]
+            pages = await listed(ada)
+            seen = [task_id for page in pages for task_id in page]
+            assert [len(page) for page in pages] == [2, 2, 1]
             assert set(seen) == own
             assert [task["taskId"] for task in (await bob("tasks/list"))["result"]["tasks"]] == [foreign]
             assert (await bob("tasks/list", cursor=seen[0]))["error"]["code"] == -32602
             assert (await nobody("tasks/list"))["error"]["code"] == -32601
             for method in ("tasks/get", "tasks/result", "tasks/cancel"):
                 assert (await bob(method, taskId=seen[0]))["error"]["code"] == -32602
+
+    run(work)
+
+
+def test_a_list_goes_on_past_tasks_that_are_over_their_time() -> None:
+    async def work() -> None:
+        async with older(make_server(stuck, page_size=2), "ada") as ada:
+
+            async def begun(ttl: int) -> str:
+                return str((await ada("tools/call", name="stuck", task={"ttl": ttl}))["result"]["task"]["taskId"])
+
+            kept = {await begun(60_000) for _ in range(5)}
+            for _ in range(9):
+                await begun(1)
+            await asyncio.sleep(0.01)
+            pages = await listed(ada)
+            assert [len(page) for page in pages] == [2, 2, 1]
+            assert {task_id for page in pages for task_id in page} == kept
 
     run(work)
 
@@ -1499,13 +1700,32 @@ def test_who_waits_for_a_result_is_told_when_the_tasks_time_is_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ttl", "kept_for"), [(60_000, 60_000), (10**12, 86_400_000), (0, 86_400_000), (-5, 86_400_000), ("x", 86_400_000)]
+    ("ttl", "kept_for"),
+    [
+        (60_000, 60_000),
+        (10**12, 86_400_000),
+        (10**400, 86_400_000),
+        (0, 86_400_000),
+        (-5, 86_400_000),
+        ("x", 86_400_000),
+        (True, 86_400_000),
+    ],
 )
 def test_a_client_may_have_a_task_kept_for_less_but_not_for_longer(ttl: Any, kept_for: int) -> None:
     async def work() -> None:
         async with older(make_server(greet), None) as request:
             result = (await request("tools/call", name="greet", task={"ttl": ttl}))["result"]
             assert result["task"]["ttl"] == kept_for
+
+    run(work)
+
+
+def test_a_client_that_asks_for_longer_than_there_are_numbers_is_told_for_how_long_a_task_is_kept() -> None:
+    async def work() -> None:
+        options = TaskOptions(store=SQLiteTaskStore(), ttl=None)
+        async with older(make_server(greet, tasks=options), None) as request:
+            result = (await request("tools/call", name="greet", task={"ttl": 10**400}))["result"]
+            assert result["task"]["ttl"] == 10**12
 
     run(work)
 
@@ -1530,6 +1750,7 @@ def test_a_task_that_does_not_stop_is_not_said_to_have_stopped(monkeypatch: pyte
             await asyncio.wait_for(begun.wait(), SOON)
             assert (await request("tasks/cancel", taskId=task_id))["error"]["code"] == -32603
             assert (await request("tasks/get", taskId=task_id))["result"]["status"] == "working"
+            monkeypatch.setattr("turnwise._tasking.STOP_SECONDS", SOON)
             asyncio.get_running_loop().call_later(0.03, go_on.set)
             error = (await request("tasks/cancel", taskId=task_id))["error"]
             assert error["message"] == "Cannot cancel task: already in terminal status 'completed'"
@@ -1566,8 +1787,11 @@ def test_versions_without_tasks_are_told_that_a_tool_is_one(mode: Any) -> None:
 # Workers that cannot, and legs that bring them down
 
 
-def test_a_leg_that_gets_no_further_is_given_up_in_the_end(tmp_path: Path) -> None:
-    """A worker that dies says nothing: here one claims the leg again and again, and never comes back."""
+@pytest.mark.parametrize("left", [0, 5])
+def test_a_leg_that_gets_no_further_is_given_up_in_the_end(tmp_path: Path, left: int) -> None:
+    """A worker that dies says nothing: here one claims the leg again and again, and never comes back. Those who could
+    not open it, and left it to others, do not count.
+    """
     plays: list[int] = []
 
     async def deadly() -> str:
@@ -1578,18 +1802,70 @@ def test_a_leg_that_gets_no_further_is_given_up_in_the_end(tmp_path: Path) -> No
         store = SQLiteTaskStore(tmp_path / "tasks.db")
         options = TaskOptions(store=store, workers=0, attempts=2, lease=0.01)
         server = make_server(deadly, task="always", tasks=options)
+        other = make_server(
+            deadly, task="always", tasks=options, request_state_security=RequestStateSecurity(keys=["b" * 32])
+        )
         async with joined(server) as client:
             task_id = await begin(client, "deadly")
             assert server.tasks is not None
+            assert other.tasks is not None
+            for number in range(left):
+                claim = await store.claim("stranger", 0.01, time.time() + 10 * number, server.tasks.limits)
+                assert claim is not None
+                await other.tasks.play(claim)
             for number in (1, 2):
-                assert await store.claim("dead", 0.01, time.time() + number, server.tasks.limits) is not None
-            claim = await store.claim("alive", 60, time.time() + 3, server.tasks.limits)
+                assert await store.claim("dead", 0.01, time.time() + 100 * number, server.tasks.limits) is not None
+            claim = await store.claim("alive", 60, time.time() + 300, server.tasks.limits)
             assert claim is not None
             await server.tasks.play(claim)
             seen = await until(client, task_id, "failed")
             assert "Given up: 2 workers fell silent" in seen["error"]["message"]
         assert plays == []
         await store.aclose()
+
+    run(work)
+
+
+def test_a_leg_is_not_given_up_before_it_was_tried_as_often_as_is_allowed(tmp_path: Path) -> None:
+    async def work() -> None:
+        server = opened(tmp_path / "tasks.db", plain, workers=0, attempts=2)
+        async with joined(server) as client:
+            task_id = await begin(client, "plain")
+            assert server.tasks is not None
+            store, limits = server.tasks.store, server.tasks.limits
+            assert await store.claim("dead", 0.01, time.time(), limits) is not None
+            claim = await store.claim("alive", 60, time.time() + 100, limits)
+            assert claim is not None
+            await server.tasks.play(claim)
+            assert said(await until(client, task_id, "completed")) == "plain"
+        await closed(server)
+
+    run(work)
+
+
+def test_legs_that_ended_well_and_steps_that_were_taken_do_not_count_as_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turnwise.tasks.dispatch.LOOK_SECONDS", 0.01)
+    begun: set[str] = set()
+
+    async def act(name: str) -> str:
+        if name not in begun:
+            begun.add(name)
+            raise LostLease  # As if the process had died over it.
+        return name
+
+    async def advance(ctx: Context) -> str:
+        for _ in range(3):
+            await ctx.elicit("Go on?", str)
+        return " ".join([await ctx.step(act, name) for name in ("one", "two", "three", "four")])
+
+    async def work() -> None:
+        options = TaskOptions(store=SQLiteTaskStore(), attempts=2, lease=0.05)
+        async with joined(make_server(advance, tasks=options)) as client:
+            task_id = await begin(client, "advance")
+            for _ in range(3):
+                (key,) = (await until(client, task_id, "input_required"))["inputRequests"]
+                await update(client, task_id, **{key: accept("yes")})
+            assert said(await until(client, task_id, "completed")) == "one two three four"
 
     run(work)
 
@@ -1638,4 +1914,59 @@ def test_a_sleep_that_never_ends_is_the_authors_mistake(seconds: Any) -> None:
             seen = await until(client, await begin(client, "dream"), "completed")
             assert seen["result"]["isError"] is True
 
+    run(work)
+
+
+# How many
+
+
+def test_a_caller_has_no_more_tasks_at_a_time_than_the_server_allows() -> None:
+    options = TaskOptions(store=SQLiteTaskStore(), grace=0.1, per_caller=2)
+    server = make_server(greet, stuck, tasks=options)
+
+    async def work() -> None:
+        async with joined(server, "ada") as ada, joined(server, "bob") as bob:
+            first, _ = await begin(ada, "greet"), await begin(ada, "stuck")
+            code, words = await refused(ada.request("tools/call", {"name": "stuck"}))
+            assert (code, words) == (-32603, "There are 2 tasks of yours already that are not over; no more are begun")
+            assert await kept(server) == 2
+            await begin(bob, "stuck")
+            # One that waits counts, one that is over does not.
+            seen = await until(ada, first, "input_required")
+            assert (await refused(ada.request("tools/call", {"name": "stuck"})))[0] == -32603
+            await update(ada, first, **{key: accept("Ada") for key in seen["inputRequests"]})
+            await until(ada, first, "completed")
+            await begin(ada, "stuck")
+
+    run(work)
+
+
+def test_callers_who_are_nobody_are_not_counted() -> None:
+    async def work() -> None:
+        async with joined(make_server(stuck, tasks=TaskOptions(store=SQLiteTaskStore(), per_caller=1))) as client:
+            await begin(client, "stuck")
+            await begin(client, "stuck")
+
+    run(work)
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, "2", True])
+def test_a_limit_that_is_none_is_refused(most: Any) -> None:
+    with pytest.raises(ValueError, match="per_caller is a whole number above 0, or None"):
+        TaskOptions(per_caller=most)
+
+
+def test_the_log_says_when_a_task_begins_and_how_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with joined(make_server(plain, stuck)) as client:
+            done, stopped = await begin(client, "plain"), await begin(client, "stuck")
+            await until(client, done, "completed")
+            await client.request("tasks/cancel", {"taskId": stopped})
+            await until(client, stopped, "cancelled")
+            lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+            for task_id, tool, end in ((done, "plain", "completed"), (stopped, "stuck", "cancelled")):
+                assert f"task {task_id}: tools/call {tool!r} began" in lines
+                assert f"task {task_id}: {tool!r} {end}" in lines
+
+    caplog.set_level(logging.INFO, logger="turnwise.tasks")
     run(work)

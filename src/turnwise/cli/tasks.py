@@ -6,7 +6,8 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
@@ -20,7 +21,7 @@ from ..errors import CallerError, InvalidRequestState
 from ..server import MCPServer
 from ..tasks.explaining import explained
 from ..tasks.model import Status, Task
-from ..tasks.runtime import Tasks
+from ..tasks.runtime import Seen, Tasks
 from .key_options import KeysEnv, KeysFile, key_source
 from .keys import KeySource, NoKeys
 from .loading import NotFound, load_keyed
@@ -68,12 +69,22 @@ def worker(
 async def _work(server: Any, found: Tasks) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        stopped.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)  # A second one ends it at once.
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stop)
     server.work_on_tasks()
-    await server.start()
+    starting, waiting = asyncio.create_task(server.start()), asyncio.create_task(stopped.wait())
+    await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():  # What it waits for may never come; it is cancelled with the loop.
+        return
+    await starting
     typer.echo(f"Playing the tasks of {server.name} as {found.owner}. Ctrl-C ends it in good order.", err=True)
-    await stopped.wait()
+    await waiting
     await server.stop()
 
 
@@ -87,7 +98,7 @@ def list_tasks(
 ) -> None:
     """All tasks, with their ages; at the end how many there are of each status."""
     source = key_source(keys_file, keys_env)
-    loaded = _loaded(server, source)
+    loaded = _looked_at(server, source)
     found = _kept_by(loaded)
 
     async def run() -> tuple[list[Task], Any]:
@@ -121,7 +132,7 @@ def show(
 ) -> None:
     """One task: what it is, and what it waits for."""
     source = key_source(keys_file, keys_env)
-    loaded = _loaded(server, source)
+    loaded = _looked_at(server, source)
     found = _kept_by(loaded)
     seen = _run(found.store.get(task, None))
     if seen is None:
@@ -159,6 +170,12 @@ def _loaded(name: str, source: KeySource = NOWHERE) -> MCPServer[Any]:
         fail(str(error))
 
 
+def _looked_at(name: str, source: KeySource = NOWHERE) -> MCPServer[Any]:
+    """A server of which something is to be printed: what its author prints is not that."""
+    with redirect_stdout(sys.stderr):
+        return _loaded(name, source)
+
+
 def _kept_by(server: MCPServer[Any]) -> Tasks:
     if server.tasks is None:
         fail(f"{server.name} keeps no tasks")
@@ -168,7 +185,7 @@ def _kept_by(server: MCPServer[Any]) -> Tasks:
 
 
 def _tasks(name: str) -> Tasks:
-    return _kept_by(_loaded(name))
+    return _kept_by(_looked_at(name))
 
 
 def _facts(found: Tasks, task: Task) -> dict[str, Any]:
@@ -186,18 +203,21 @@ def _facts(found: Tasks, task: Task) -> dict[str, Any]:
 
 
 def _explained(found: Tasks, task: Task) -> str:
-    return explained(task, _requests(found, task) or {}, time.time())
+    seen = _opened(found, task)
+    return explained(task, seen.requests if seen else {}, time.time(), seen.result if seen else None)
 
 
 def _is_sealed(found: Tasks, task: Task) -> bool:
     """Whether it waits for answers to questions that cannot be read here."""
-    return task.status == "input_required" and _requests(found, task) is None
+    return task.status == "input_required" and _opened(found, task) is None
 
 
-def _requests(found: Tasks, task: Task) -> Mapping[str, Any] | None:
-    """The questions of a task; None where they are sealed under keys that are not here. The rest can still be told."""
+def _opened(found: Tasks, task: Task) -> Seen | None:
+    """A task with its questions or its result; None where they are sealed under keys that are not here. The rest can
+    still be told.
+    """
     try:
-        return found.seen(task).requests
+        return found.seen(task)
     except InvalidRequestState:
         return None
 

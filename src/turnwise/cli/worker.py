@@ -2,21 +2,27 @@
 has.
 """
 
+import faulthandler
 import json
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 
-from .serving import ServeOptions, serve_here
+from .serving import STRAGGLERS, ServeOptions, serve_here
 
 
 def main() -> int:
     """Serve; the exit code."""
     order = json.loads(_line())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    return serve_here(ServeOptions(**order["options"]), socket.socket(fileno=order["socket"]))
+    options = ServeOptions(**order["options"])
+    patience = options.drain + options.grace + STRAGGLERS
+    threading.Thread(target=_end_with_parent, args=(patience,), daemon=True).start()
+    if hasattr(signal, "SIGQUIT"):  # Where each thread stands, printed without any help of Python's.
+        faulthandler.register(signal.SIGQUIT)
+    return serve_here(options, socket.socket(fileno=order["socket"]), pulse=order["pulse"])
 
 
 def _line() -> bytes:
@@ -27,10 +33,13 @@ def _line() -> bytes:
     return line
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(patience: float) -> None:
+    """End in good order when the parent has; and at once where that takes too long, for nobody else will see to it."""
     while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(patience)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

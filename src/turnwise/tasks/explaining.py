@@ -6,9 +6,12 @@ from typing import Any
 from .model import Task, is_over
 
 
-def explained(task: Task, requests: Mapping[str, Any], now: float) -> str:
-    """In one sentence."""
+def explained(task: Task, requests: Mapping[str, Any], now: float, result: Any = None) -> str:
+    """In one sentence. A result is looked at for whether the tool says that it failed."""
     age = _span(now - task.updated)
+    if task.status == "completed":  # Its message is how far it once was.
+        is_failure = isinstance(result, Mapping) and result.get("isError")
+        return f"completed {age} ago" + (f"; the tool says that it failed{_text(result)}" if is_failure else "")
     if is_over(task.status):
         return f"{task.status} {age} ago" + (f": {task.message}" if task.message else "")
     if task.status == "input_required":
@@ -27,6 +30,12 @@ def _words(request: Mapping[str, Any]) -> str:
     params = request.get("params")
     message = params.get("message") if isinstance(params, dict) else None
     return str(message or request.get("method") or "sealed")
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    parts = result.get("content")
+    texts = [part["text"] for part in parts or () if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    return f": {texts[0]}" if texts else ""
 
 
 def _span(seconds: float) -> str:

@@ -136,6 +136,10 @@ class TaskStore(Protocol):
         """End the task. What is over stays as it is."""
         ...
 
+    async def unfinished(self, principal: str, most: int, now: float) -> int:
+        """How many tasks of this caller are not over; where there are more than `most`, at least that many."""
+        ...
+
     async def due(self, now: float) -> float | None:
         """When the next of the tasks wakes that sleep now."""
         ...
@@ -170,6 +174,16 @@ class Telling(Protocol):
         ...
 
 
+def is_late(task: Task, now: float) -> bool:
+    """Whether a task is kept no longer, though it may still be there."""
+    return task.ttl is not None and task.created + task.ttl <= now
+
+
 def is_over(status: Any) -> bool:
     """Whether a task has come to its end."""
     return status in TERMINAL
+
+
+def legible(text: str) -> str:
+    """A text that every store takes: without NUL and halves of characters."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -14,7 +14,8 @@ class TaskOptions:
     `ttl` is for how many seconds a task is kept from its creation, None for ever; `poll` how often clients are told to
     look; `lease` for how long a worker that falls silent keeps a leg to itself. `workers` legs are played at a time by
     this process, none with 0. `most` limits single tools, over all processes. `attempts` is how often a leg that gets
-    no further is taken up again, for a function that brings its process down; None for as often as it takes.
+    no further is taken up again, for a function that brings its process down; None for as often as it takes. A caller
+    who has said who they are has at most `per_caller` tasks that are not over, None for any number.
     """
 
     store: TaskStore | None = None
@@ -26,6 +27,7 @@ class TaskOptions:
     most: Mapping[str, int] | None = None
     dispatcher: Any = None
     attempts: int | None = 20
+    per_caller: int | None = 1000
 
     def __post_init__(self) -> None:
         for name in ("poll", "lease"):
@@ -35,3 +37,5 @@ class TaskOptions:
             raise ValueError(f"ttl is a number of seconds above 0, or None, not {self.ttl!r}")
         if type(self.workers) is not int or self.workers < 0:
             raise ValueError(f"workers is a whole number, not {self.workers!r}")
+        if self.per_caller is not None and (type(self.per_caller) is not int or self.per_caller < 1):
+            raise ValueError(f"per_caller is a whole number above 0, or None, not {self.per_caller!r}")

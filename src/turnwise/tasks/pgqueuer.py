@@ -196,11 +196,12 @@ class _Shift:
                 if claim is None:
                     await self._put_off(task_id)
                     return
+                if self._driver.shutdown.is_set():  # A leg that is cancelled before it begins would give nothing back.
+                    await self._store.release(claim, time.time())
+                    return
                 leg = asyncio.create_task(tasks.play(claim))
                 self.playing.add(leg)
                 leg.add_done_callback(self.playing.discard)
-                if self._driver.shutdown.is_set():
-                    leg.cancel()
                 await asyncio.wait([leg])
             except CallerError as error:
                 raise RetryRequested(timedelta(seconds=AGAIN_SECONDS), str(error)) from error

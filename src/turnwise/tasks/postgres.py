@@ -3,7 +3,7 @@
 Almost every method is one statement, so it is one transaction and one trip. What fences a worker off is the condition
 HELD in the statement that would change its task: the row is locked by then, and looked at as it is after whoever was
 before. A claim takes a row that nobody holds (SKIP LOCKED) and reads what goes with it afterwards: the lease keeps
-others away meanwhile.
+others away meanwhile. Leases are by the database's clock: those of workers may differ by more than a lease is long.
 
 Limits of tools hold over all workers because those who claim under one count in turn, one after the other, under an
 advisory lock that ends with their transaction; who claims without limits does not wait for it.
@@ -16,6 +16,7 @@ inside of the transaction instead.
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -42,6 +43,7 @@ from .statements import (
     RELEASE,
     RENEW,
     RESPOND,
+    UNFINISHED,
     VERSIONS,
 )
 
@@ -115,7 +117,7 @@ class PostgresTaskStore:
 
     async def get(self, task_id: str, principal: str | None) -> Task | None:
         """A task, for those whose it is."""
-        row = await self.database.row(GET, _bytes(task_id), principal)
+        row = await self.database.row(GET, _bytes(task_id), principal, time.time())
         return None if row is None else _task(row)
 
     async def respond(self, task_id: str, principal: str, answers: Mapping[str, bytes], now: float) -> bool:
@@ -126,7 +128,8 @@ class PostgresTaskStore:
 
     async def cancel(self, task_id: str, principal: str | None, now: float) -> Task | None:
         """End a task that waits; ask the one who plays it to stop."""
-        await self.database.row(CANCEL, _bytes(task_id), principal, now, CANCELLED_MESSAGE, self._channel)
+        facts = (now, CANCELLED_MESSAGE, self._channel, time.time())
+        await self.database.row(CANCEL, _bytes(task_id), principal, *facts)
         return await self.get(task_id, principal)
 
     async def claim(
@@ -135,8 +138,8 @@ class PostgresTaskStore:
         """The right to play a leg that is due."""
         most = [limits.most.get(tool) for tool in limits.tools]
         one = () if task_id is None else (_bytes(task_id),)
-        statement = CLAIM.replace("{1}", " AND id = $6" if one else "")
-        facts = (now, owner, now + lease, list(limits.tools), most, *one)
+        statement = CLAIM.replace("{1}", " AND id = $7" if one else "")
+        facts = (now, owner, now + lease, list(limits.tools), most, time.time(), *one)
         while (row := await self._claimed(statement, facts, is_limited=bool(limits.most))) is not None:
             key, epoch, tool, principal, call, state, woken, is_cancelling = row
             entries, answers = await self._ledger(key) if epoch > 1 else ([], {})
@@ -150,11 +153,11 @@ class PostgresTaskStore:
     async def append(self, claim: Claim, entries: Sequence[tuple[str, bytes]], until: float) -> bool:
         """Keep what the leg has settled so far, and extend the lease."""
         keys, blobs = [_bytes(key) for key, _ in entries], [entry for _, entry in entries]
-        return bool(_held(claim, await self.database.row(APPEND, *_fence(claim), until, keys, blobs))[0])
+        return bool(_held(claim, await self.database.row(APPEND, *_fence(claim), until, keys, blobs, time.time()))[0])
 
     async def renew(self, claim: Claim, until: float) -> bool:
         """Extend the lease."""
-        return bool(_held(claim, await self.database.row(RENEW, *_fence(claim), until))[0])
+        return bool(_held(claim, await self.database.row(RENEW, *_fence(claim), until, time.time()))[0])
 
     async def note(self, claim: Claim, message: str | None, now: float) -> None:
         """Say how far it has come."""
@@ -179,6 +182,10 @@ class PostgresTaskStore:
         """End the task."""
         _held(claim, await self.database.row(FINISH, *_fence(claim), status, payload, message, now))
 
+    async def unfinished(self, principal: str, most: int, now: float) -> int:
+        """How many tasks of this caller are not over."""
+        return int((await self.database.row(UNFINISHED, principal, now, most))[0])
+
     async def due(self, now: float) -> float | None:
         """When the next of the tasks wakes that sleep now."""
         found: float | None = (await self.database.row(DUE, now))[0]
@@ -186,14 +193,14 @@ class PostgresTaskStore:
 
     async def overdue(self, before: float, tools: Sequence[str], most: int) -> list[Leg]:
         """Legs that were due at this time, and that nobody plays."""
-        rows = await self.database.rows(OVERDUE, before, list(tools), most)
+        rows = await self.database.rows(OVERDUE, before, list(tools), most, time.time())
         return [Leg(_text(row["id"]), row["tool"], row["epoch"]) for row in rows]
 
     async def list(
         self, *, principal: str | None = None, status: str | None = None, after: str = "", most: int = 100
     ) -> list[Task]:
         """Tasks by id."""
-        rows = await self.database.rows(LIST, _bytes(after), principal, status, most)
+        rows = await self.database.rows(LIST, _bytes(after), principal, status, most, time.time())
         return [_task(row) for row in rows]
 
     async def counts(self, now: float) -> Mapping[str, tuple[int, float]]:

@@ -12,16 +12,29 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from .._ledger import Entry, Ledger
 from .._messages import Ask, Call, Done, Post, Question, Yield
 from .._sealed import StateCodec, digest
-from ..dialects.tasking import bare
-from ..errors import CallerError, InvalidRequestState
-from .model import CANCELLED_MESSAGE, Claim, Limits, LostLease, NewTask, Status, Task, TaskStore, is_over
+from ..dialects.tasking import bare, new_id
+from ..errors import CallerError, InvalidRequestState, MCPError
+from .model import (
+    CANCELLED_MESSAGE,
+    Claim,
+    Limits,
+    LostLease,
+    NewTask,
+    Status,
+    Task,
+    TaskStore,
+    is_late,
+    is_over,
+    legible,
+)
+from .news import News
 from .options import TaskOptions
 from .playing import BY_REQUEST, ELSEWHERE, LEAVING, Playing, is_recorded
 from .seats import Player, Remembered
@@ -29,12 +42,16 @@ from .vault import Vault
 
 log = logging.getLogger("turnwise.tasks")
 
-LOOK_SECONDS = 0.25
-"""How often a task is looked at for who wants to hear of it."""
 SHY_SECONDS = 2.0
 """For how long a leg that cannot be opened here is kept from being tried again."""
+LEFT = "#left"
+"""Where it is counted how often a leg was left to others. It lies among what the leg has settled, where nothing of an
+author's is called so, and goes when that does.
+"""
 BEAT_SECONDS = 2.0
 """How often a worker says that it is alive, and hears whether its task is to stop."""
+LONGEST_TTL = 10**12
+"""Milliseconds for which a client may have a task kept where the server would keep it for ever: some thirty years."""
 STOP_SECONDS = 5.0
 """For how long a function that is told to stop may go on before its leg is given back over its head."""
 
@@ -63,6 +80,7 @@ class Tasks:
         self.store = store
         self.tools: Mapping[str, Any] = {}
         self.woken = asyncio.Event()
+        self.news = News()
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._vault = Vault(codec)
         self._player = player
@@ -83,7 +101,8 @@ class Tasks:
 
     async def create(self, call: Call, ledger: Ledger | None, principal: str | None) -> Task:
         """Make a task of a call; it is durable when this returns."""
-        task_id = secrets.token_hex(20)
+        await self._check_room(call, principal)
+        task_id = new_id(call.version)
         ledger = ledger or Ledger(lineage=os.urandom(16), started=call.post.now)
         facts = [
             call.method,
@@ -111,6 +130,13 @@ class Tasks:
         self.woken.set()
         return Task(task_id, "", call.target, "working", None, call.post.now, call.post.now, ttl)
 
+    async def _check_room(self, call: Call, principal: str | None) -> None:
+        most = self.options.per_caller
+        if most is None or principal is None:
+            return
+        if await self.store.unfinished(_digest(principal), most, call.post.now) >= most:
+            raise MCPError(-32603, f"There are {most} tasks of yours already that are not over; no more are begun")
+
     def _ttl(self, call: Call) -> float | None:
         """For how long a task is kept: what the server allows, or less where the client asks for less."""
         asked = call.params.get("task")
@@ -118,12 +144,14 @@ class Tasks:
         most = self.options.ttl
         if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not wanted > 0:
             return most
-        return wanted / 1000 if most is None else min(most, wanted / 1000)
+        # Bounded before it is divided: a whole number may be larger than any float.
+        seconds = min(wanted, LONGEST_TTL) / 1000
+        return seconds if most is None else min(most, seconds)
 
     async def get(self, task_id: str, principal: str | None, now: float) -> Seen | None:
         """A task, for who began it; None where there is none, or it is over its time, or another's."""
         task = await self.store.get(task_id, _digest(principal))
-        return None if task is None or _is_late(task, now) else self.seen(task)
+        return None if task is None or is_late(task, now) else self.seen(task)
 
     def seen(self, task: Task) -> Seen:
         """A task with what its store keeps sealed. Of its questions those are shown that wait for an answer."""
@@ -141,13 +169,13 @@ class Tasks:
             if not page:
                 break
             after = page[-1].id
-            own += [task for task in page if not _is_late(task, now)]
+            own += [task for task in page if not is_late(task, now)]
         return own[:most]
 
     async def peek(self, task_id: str, principal: str | None, now: float) -> Task | None:
         """A task as it is seen from outside, whatever it is sealed under."""
         task = await self.store.get(task_id, _digest(principal))
-        return None if task is None or _is_late(task, now) else task
+        return None if task is None or is_late(task, now) else task
 
     async def update(self, task_id: str, principal: str | None, answers: Mapping[str, Any], now: float) -> bool:
         """Answer questions of a task; whether there is such a task."""
@@ -157,12 +185,14 @@ class Tasks:
             if isinstance(answer, dict)
         }
         is_known = await self.store.respond(task_id, _digest(principal), sealed, now)
+        self.news.tell(task_id)
         self.woken.set()
         return is_known
 
     async def cancel(self, task_id: str, principal: str | None, now: float) -> Task | None:
         """Stop a task, if it can be stopped; the task as it is then."""
         task = await self.store.cancel(task_id, _digest(principal), now)
+        self.news.tell(task_id)
         if task is not None and not is_over(task.status):
             self.heard("stop", task_id)
             if task.owner == self.owner and task_id not in self._running:
@@ -175,28 +205,6 @@ class Tasks:
             self.woken.set()
         elif (playing := self._running.get(task_id)) is not None:
             playing.stop(BY_REQUEST)
-
-    async def follow(
-        self, task_ids: list[str], principal: str | None, show: Callable[[Seen, float], dict[str, Any]]
-    ) -> AsyncIterator[dict[str, Any]]:
-        """These tasks as they change, until all are over. Other processes play them too, so they are looked at."""
-        known: dict[str, Any] = {}
-        is_away = False
-        while left := [task for task in task_ids if not is_over(known.get(task, (None,))[0])]:
-            for task_id in left:
-                try:
-                    seen = await self.get(task_id, principal, time.time())
-                except Exception:  # A store that is away may come back while somebody listens.
-                    if not is_away:
-                        log.exception("task %s: the store cannot be asked how far it has come", task_id)
-                    is_away = True
-                    break
-                is_away = False
-                facts = _facts(seen)
-                if seen is not None and known.get(task_id) != facts:
-                    yield show(seen, self.options.poll)
-                known[task_id] = facts
-            await asyncio.sleep(LOOK_SECONDS)
 
     # For workers
 
@@ -216,6 +224,7 @@ class Tasks:
             raise
         finally:
             beat.cancel()
+            self.news.tell(claim.id)
             if self._running.get(claim.id) is playing:
                 del self._running[claim.id]
         return is_recorded(claim, playing.task)
@@ -240,14 +249,16 @@ class Tasks:
             self._stopping.discard(claim.id)
             await self._left(claim, playing.reason or BY_REQUEST)
             return None
+        settled = dict(claim.entries)
+        left = int(settled.pop(LEFT, b"0"))
         try:
             call, state = self._call(claim), self._vault.open(claim.id, "state", claim.state)
         except InvalidRequestState as error:
             log.error("task %s cannot be opened here, and is left to others: %s", claim.id, error)
-            await self.store.renew(claim, time.time() + SHY_SECONDS)
+            await self.store.append(claim, [(LEFT, b"%d" % (left + 1))], time.time() + SHY_SECONDS)
             return None
-        tries = claim.epoch - state[4]
-        if self.options.attempts is not None and tries > self.options.attempts + len(claim.entries):
+        tries = claim.epoch - state[4] - left  # Who left it to others did not fall silent over it.
+        if self.options.attempts is not None and tries > self.options.attempts + len(settled):
             words = f"Given up: {tries - 1} workers fell silent over one leg of this task"
             await self._finish(claim, {"error": {"code": -32603, "message": words}})
             return None
@@ -293,6 +304,8 @@ class Tasks:
         lineage, written, keys, *_ = self._vault.open(claim.id, "state", claim.state)
         ledger = Ledger.decode(bytes.fromhex(lineage), written)
         for key, blob in claim.entries:
+            if key == LEFT:
+                continue
             ledger.entries[key] = Entry(*self._vault.open(claim.id, f"entry:{key}", blob))
         answers = {
             keys[key]: self._vault.open(claim.id, f"answer:{key}", blob)
@@ -307,7 +320,7 @@ class Tasks:
 
     async def _finish(self, claim: Claim, end: dict[str, Any]) -> None:
         status: Status = "completed" if "result" in end else "failed"
-        message = None if "result" in end else _legible(str(end["error"].get("message")))
+        message = None if "result" in end else legible(str(end["error"].get("message")))
         payload = self._vault.seal(claim.id, "payload", end)
         await self.store.finish(claim, status, payload, message, time.time())
         log.info("task %s: %r %s", claim.id, claim.tool, status)
@@ -367,7 +380,8 @@ class _Desk:
 
     async def report(self, message: str | None) -> None:
         try:
-            await self._tasks.store.note(self._claim, None if message is None else _legible(message), time.time())
+            await self._tasks.store.note(self._claim, None if message is None else legible(message), time.time())
+            self._tasks.news.tell(self._claim.id)
         except CallerError as error:
             log.warning("task %s: nobody hears how far it has come: %s", self._claim.id, error)
 
@@ -378,22 +392,6 @@ def _written(ledger: Ledger, keys: Mapping[str, str], used: list[str], epoch: in
 
 def _digest(principal: str | None) -> str:
     return "" if principal is None else digest(b"task principal|" + principal.encode())
-
-
-def _facts(seen: Seen | None) -> tuple[Any, ...]:
-    """What tells one state of a task from another. One that is gone is over."""
-    if seen is None:
-        return ("cancelled",)
-    return seen.task.status, seen.task.updated, seen.task.message, seen.task.waits
-
-
-def _is_late(task: Task, now: float) -> bool:
-    return task.ttl is not None and task.created + task.ttl <= now
-
-
-def _legible(text: str) -> str:
-    """A text that every store takes: without NUL and halves of characters."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 async def _silent(message: bytes) -> None:

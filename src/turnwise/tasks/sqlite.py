@@ -27,6 +27,7 @@ CREATE TABLE task_answers (
     task TEXT NOT NULL, key TEXT NOT NULL, answer BLOB NOT NULL, PRIMARY KEY (task, key)
 ) STRICT, WITHOUT ROWID;
 """,
+    "CREATE INDEX tasks_open ON tasks (principal) WHERE status IN ('working', 'input_required')",
 )
 """What makes each version of the tables out of the one before."""
 _FACTS = (
@@ -195,6 +196,17 @@ class SQLiteTaskStore:
             _end(database, claim.id, status, payload, message, now)
 
         await self._database.run(finish)
+
+    async def unfinished(self, principal: str, most: int, now: float) -> int:
+        """How many tasks of this caller are not over."""
+        statement = (
+            "SELECT count(*) FROM (SELECT 1 FROM tasks WHERE principal = ? AND status IN ('working', 'input_required') "
+            "AND (ttl IS NULL OR created + ttl > ?) LIMIT ?)"
+        )
+        found = await self._database.run(
+            lambda database: database.execute(statement, (principal, now, most)).fetchone()
+        )
+        return int(found[0])
 
     async def due(self, now: float) -> float | None:
         """When the next of the tasks wakes that sleep now."""

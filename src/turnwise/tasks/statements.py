@@ -1,5 +1,6 @@
 """What `PostgresTaskStore` says to PostgreSQL. `{0}` begins the names of tables."""
 
+from .._postgres import AHEAD
 from .model import CANCELLED_MESSAGE
 
 VERSIONS = (
@@ -22,11 +23,14 @@ CREATE TABLE {0}task_answers (
     task bytea NOT NULL, key bytea NOT NULL, answer bytea NOT NULL, PRIMARY KEY (task, key)
 );
 """,
+    "CREATE INDEX ON {0}tasks (principal) WHERE status IN ('working', 'input_required')",
 )
 """What makes each version of the tables out of the one before."""
 
+# Leases are by the database's clock; who asks says last what its own says.
 FACTS = (
-    "id, principal, tool, status, message, created, updated, ttl, payload, waits, owner, leased_until, wake_at, epoch"
+    "id, principal, tool, status, message, created, updated, ttl, payload, waits, owner, wake_at, epoch, "
+    "CASE WHEN leased_until > 0 THEN leased_until - {ahead} ELSE 0 END AS leased_until"
 )
 HELD = "id = $1 AND epoch = $2 AND status = 'working' AND owner IS NOT NULL"
 OVER = "status IN ('completed', 'failed', 'cancelled')"
@@ -43,7 +47,9 @@ VALUES ($1, $2, $3, 'working', $4, $4, $5, $4, $6, $7)
 ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE task.call = excluded.call
 RETURNING {LEG}
 """
-GET = f"SELECT {FACTS} FROM {{0}}tasks WHERE id = $1 AND ($2::text IS NULL OR principal = $2)"
+GET = f"""
+SELECT {FACTS.format(ahead=f"({AHEAD} - $3)")} FROM {{0}}tasks WHERE id = $1 AND ($2::text IS NULL OR principal = $2)
+"""
 RESPOND = """
 WITH task AS (
     SELECT status, waits FROM {0}tasks WHERE id = $1 AND principal = $2 FOR UPDATE
@@ -67,7 +73,7 @@ SELECT changed.* FROM task LEFT JOIN changed ON true
 """
 CANCEL = f"""
 WITH old AS (
-    SELECT id, status = 'working' AND leased_until > $3 AS is_played FROM {{0}}tasks
+    SELECT id, status = 'working' AND leased_until > $3 + {AHEAD} - $6 AS is_played FROM {{0}}tasks
     WHERE id = $1 AND ($2::text IS NULL OR principal = $2) AND NOT {OVER} FOR UPDATE
 ), changed AS (
     UPDATE {{0}}tasks AS task SET updated = $3, cancelling = is_played,
@@ -83,19 +89,21 @@ WITH old AS (
 )
 SELECT pg_notify($5, 'stop ' || encode(id, 'hex')) FROM changed WHERE is_played
 """
-CLAIM = """
+CLAIM = f"""
 WITH free AS (
     SELECT tool FROM unnest($4::text[], $5::bigint[]) AS allowed (tool, most)
     WHERE most IS NULL OR most > (
-        SELECT count(*) FROM {0}tasks AS other
-        WHERE other.tool = allowed.tool AND status = 'working' AND leased_until > $1
+        SELECT count(*) FROM {{0}}tasks AS other
+        WHERE other.tool = allowed.tool AND status = 'working' AND leased_until > $1 + {AHEAD} - $6
     )
 ), found AS (
-    SELECT id FROM {0}tasks
-    WHERE status = 'working' AND wake_at <= $1 AND leased_until <= $1 AND tool = ANY (ARRAY (SELECT tool FROM free)){1}
+    SELECT id FROM {{0}}tasks
+    WHERE status = 'working' AND wake_at <= $1 AND leased_until <= $1 + {AHEAD} - $6
+    AND tool = ANY (ARRAY (SELECT tool FROM free)){{1}}
     ORDER BY wake_at LIMIT 1 FOR UPDATE SKIP LOCKED
 )
-UPDATE {0}tasks AS task SET epoch = epoch + 1, owner = $2, leased_until = $3 FROM found WHERE task.id = found.id
+UPDATE {{0}}tasks AS task SET epoch = epoch + 1, owner = $2, leased_until = $3 + {AHEAD} - $6
+FROM found WHERE task.id = found.id
 RETURNING task.id, epoch, tool, principal, call, state, wake_at, cancelling
 """
 LEDGER = """
@@ -104,7 +112,7 @@ UNION ALL SELECT NULL, key, answer FROM {0}task_answers WHERE task = $1 ORDER BY
 """
 APPEND = f"""
 WITH changed AS (
-    UPDATE {{0}}tasks SET leased_until = $3 WHERE {HELD} RETURNING id, cancelling
+    UPDATE {{0}}tasks SET leased_until = $3 + {AHEAD} - $6 WHERE {HELD} RETURNING id, cancelling
 ), added AS (
     INSERT INTO {{0}}task_entries (task, key, entry)
     SELECT id, key, entry FROM changed, unnest($4::bytea[], $5::bytea[]) WITH ORDINALITY AS new (key, entry, place)
@@ -112,7 +120,7 @@ WITH changed AS (
 )
 SELECT cancelling FROM changed
 """
-RENEW = f"UPDATE {{0}}tasks SET leased_until = $3 WHERE {HELD} RETURNING cancelling"
+RENEW = f"UPDATE {{0}}tasks SET leased_until = $3 + {AHEAD} - $4 WHERE {HELD} RETURNING cancelling"
 NOTE = f"UPDATE {{0}}tasks SET message = $3, updated = $4 WHERE {HELD} RETURNING id"
 STOPPED = f"""
 message = CASE WHEN cancelling THEN '{CANCELLED_MESSAGE}' ELSE message END, cancelling = false,
@@ -157,13 +165,20 @@ WITH changed AS (
 SELECT id FROM changed
 """
 DUE = "SELECT min(wake_at) FROM {0}tasks WHERE status = 'working' AND wake_at > $1"
-OVERDUE = """
-SELECT id, tool, epoch FROM {0}tasks
-WHERE status = 'working' AND wake_at <= $1 AND leased_until <= $1 AND tool = ANY ($2::text[]) ORDER BY wake_at LIMIT $3
+OVERDUE = f"""
+SELECT id, tool, epoch FROM {{0}}tasks
+WHERE status = 'working' AND wake_at <= $1 AND leased_until <= $1 + {AHEAD} - $4 AND tool = ANY ($2::text[])
+ORDER BY wake_at LIMIT $3
 """
 LIST = f"""
-SELECT {FACTS} FROM {{0}}tasks
+SELECT {FACTS.format(ahead=f"({AHEAD} - $5)")} FROM {{0}}tasks
 WHERE id > $1 AND ($2::text IS NULL OR principal = $2) AND ($3::text IS NULL OR status = $3) ORDER BY id LIMIT $4
+"""
+UNFINISHED = """
+SELECT count(*) FROM (
+    SELECT FROM {0}tasks WHERE principal = $1 AND status IN ('working', 'input_required')
+    AND (ttl IS NULL OR created + ttl > $2) LIMIT $3
+) AS own
 """
 COUNTS = "SELECT status, count(*), min(created) FROM {0}tasks GROUP BY status"
 # Rows that somebody holds are left for the next time: two who purge neither wait for each other nor deadlock.
