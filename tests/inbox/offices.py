@@ -196,7 +196,8 @@ def serving_inbox(path: Path, **options: Any) -> Iterator[Line]:
     """An inbox with its pages and its API, in a thread of this process."""
     store = SQLiteInboxStore(path, [KEY])
     work, port = WorkOptions(**{"claim_seconds": 5.0, **options.pop("work", {})}), options.pop("port", 0)
+    door = Door(options.pop("tokens", {ANN: "ann", BOB: "bob"}), store)
     inbox = Inbox(store, hook_secrets=[SECRET], work=work, **options)
-    app = create_app(inbox, Door({ANN: "ann", BOB: "bob"}, store))
+    app = create_app(inbox, door)
     with serving(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=1, port=port) as found:
         yield Line(f"http://127.0.0.1:{found}", inbox)

@@ -1,5 +1,6 @@
 """The inbox's API from outside: over HTTP, with tokens, and with all that should not be sent."""
 
+import asyncio
 import io
 import json
 import socket
@@ -9,13 +10,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.inbox import offices
-from tests.inbox.offices import ANN, BOB, Line, accept, at_url, begun, make_server, run, serving_inbox
+from tests.inbox.offices import (
+    ANN,
+    BOB,
+    KEY,
+    Line,
+    accept,
+    at_url,
+    begun,
+    make_server,
+    pending,
+    question,
+    run,
+    serving_inbox,
+)
+from turnwise.dialects.tasking_client import TaskStatus
+from turnwise.inbox import carrying
 from turnwise.inbox import door as door_module
-from turnwise.inbox.api import LARGEST_BODY
-from turnwise.inbox.model import Unreadable
+from turnwise.inbox.api import LARGEST_BODY, create_api
+from turnwise.inbox.desk import Inbox
+from turnwise.inbox.door import Door
+from turnwise.inbox.model import UNASKED, Unreadable
 from turnwise.inbox.records import KEY_IS_GONE
 from turnwise.inbox.sqlite import SQLiteInboxStore
 
@@ -67,7 +86,7 @@ def test_a_call_is_handed_over_answered_and_waited_for(line: Line, url: str) -> 
     history = line.call("GET", "/items?status=done&status=failed&q=night+leak&caller=night+shift").body
     assert [one["id"] for one in history["items"]] == [call.id], "an earlier question had this word"
     history = line.call("GET", "/items?status=done&status=failed&q=night+flood&caller=night+shift").body
-    assert (history["items"], history["total"]) == ([], 1)
+    assert (history["items"], history["total"]) == ([], 0)
     history = line.call("GET", "/items?status=done&status=failed&q=night+file&caller=night+shift").body
     assert [one["id"] for one in history["items"]] == [call.id]
 
@@ -135,10 +154,117 @@ def test_answers_that_do_not_fit_are_told_by_key_and_none_is_kept(line: Line) ->
     assert (some.status, sorted(some.body["questions"]), some.body["status"]) == (200, ["a", "b"], "waiting")
 
 
+WRONG: dict[str, Any] = {
+    "who": {"type": "string", "minLength": 3},
+    "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}]},
+    "days": {"type": "array", "items": {"anyOf": [{"const": "mo", "title": "Monday"}, {"const": "tu"}]}},
+    "colour": {"type": "string", "enum": ["red", "blue"]},
+    "age": {"type": "integer", "default": 3},
+}
+
+
+def test_all_that_is_wrong_with_an_answer_is_told_with_what_there_is_to_choose_from(line: Line) -> None:
+    line.call("POST", "/items", fresh("amiss", requests={"all": question(**WRONG)}))
+    content = {"who": "x" * 2, "size": "m", "days": ["we"], "colour": "green"}
+    reply = line.call("POST", "/items/amiss/answers", {"round": 0, "answers": {"all": accept(**content)}})
+    assert reply.status == 422
+    for told in (
+        "who: 'xx' is too short",
+        "size: 'm' is not one of ['s', 'l']",
+        "days.0: 'we' is not one of ['mo', 'tu']",
+        "colour: 'green' is not one of ['red', 'blue']",
+    ):
+        assert told in reply.body["errors"]["all"]
+    long = line.call("POST", "/items/amiss/answers", {"round": 0, "answers": {"all": accept(size="m" * 100_000)}})
+    assert len(long.body["errors"]["all"]) < 1000
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ({}, "Pending.to_json"),
+        ({"id": "x"}, "Pending.to_json"),
+        ("[]", "Pending.to_json"),
+        ({"turnwise": 1, "id": "x"}, "it has no server, method, params, requests, began, asked"),
+        ({"turnwise": 2}, "another version"),
+    ],
+)
+def test_a_hand_over_that_is_none_is_told_what_is_expected(line: Line, call: Any, words: str) -> None:
+    reply = line.call("POST", "/items", {"pending": call})
+    assert reply.status == 422
+    assert words in reply.body["detail"]
+    assert "Error(" not in reply.body["detail"]
+
+
+def test_lines_and_items_of_calls_and_tasks_count_rounds_from_0(tmp_path: Path) -> None:
+    with serving_inbox(tmp_path / "inbox.db") as line:
+        line.call("POST", "/items", fresh("one"))
+        about = {"id": "t", "tool": "report", "server": "http://127.0.0.1:9/mcp"}
+        task = line.call("POST", "/items", {"task": about}).body
+        assert task["round"] == 0
+        rows = line.call("GET", "/items").body["items"]
+        assert [(row["is_task"], row["round"]) for row in rows] == [(False, 0), (True, 0)]
+        too_early = line.call("POST", f"/items/{task['id']}/answers", {"round": 0, "answers": {"q": accept()}})
+        assert (too_early.status, "has not come to round 0" in too_early.body["detail"]) == (422, True)
+
+
+def test_the_first_round_of_a_task_is_0_too() -> None:
+    asked = {"q": question()}
+    seen = TaskStatus("t", "input_required", None, 1.0, asked, None, None)
+    first = carrying._noticed(offices.item(round=UNASKED, task="t", requests={}), seen, asked, 1.0)
+    assert (first.round, first.status) == (0, "waiting")
+
+
+def test_tokens_are_looked_at_in_the_thread_of_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SQLiteInboxStore(tmp_path / "inbox.db", [KEY])
+    door, threads = Door({ANN: "ann"}, store), []
+    look = door.caller
+
+    def caller(*given: Any) -> Any:
+        threads.append(threading.get_ident())
+        return look(*given)
+
+    monkeypatch.setattr(door, "caller", caller)
+
+    async def work() -> None:
+        transport = httpx2.ASGITransport(app=create_api(Inbox(store), door))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for token, status in ((ANN, 200), ("wrong", 401)):
+                reply = await client.get("/items", headers={"Authorization": f"Bearer {token}"})
+                assert reply.status_code == status
+
+    run(work())
+    assert threads == [threading.get_ident()] * 2
+
+
+def test_who_loses_a_token_while_waiting_is_told_nothing(tmp_path: Path) -> None:
+    store = SQLiteInboxStore(tmp_path / "inbox.db", [KEY])
+    inbox, door = Inbox(store), Door({ANN: "ann", BOB: "bob"}, store)
+    app = create_api(inbox, door)
+
+    async def work() -> None:
+        item = await inbox.hand_over(pending(), caller="agent")
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            query = f"/items/call?wait=10&revision={item.revision}"
+            waiting = asyncio.create_task(client.get(query, headers={"Authorization": f"Bearer {ANN}"}))
+            while not inbox._changes._by_id:  # noqa: ASYNC110 - it is somebody else's
+                await asyncio.sleep(0)
+            door.use_tokens({BOB: "bob"})
+            await inbox.answer("call", {"title": accept(value="a secret")}, round=0, by="bob")
+            reply = await waiting
+        assert reply.status_code == 401
+        assert "a secret" not in reply.text
+        await store.aclose()
+
+    run(work())
+
+
 def test_withdrawn_is_withdrawn(line: Line) -> None:
     line.call("POST", "/items", fresh("gone"))
     reply = line.call("DELETE", "/items/gone", token=BOB)
     assert (reply.status, reply.body["status"], reply.body["error"]) == (200, "failed", "withdrawn by bob")
+    assert reply.body["withdrawn_by"] == "bob"
     assert line.call("DELETE", "/items/gone").status == 409
     late = line.call("POST", "/items/gone/answers", {"round": 0, "answers": {"title": accept(value="x")}})
     assert (late.status, late.body.get("by")) == (409, None)
@@ -198,7 +324,10 @@ def test_other_schemes_and_cookies_do_not_let_in(line: Line, monkeypatch: pytest
     assert line.call("GET", "/items", token=None, headers={"Authorization": f"bearer  {ANN} "}).status == 200
 
 
-def test_too_many_wrong_tokens_are_told_to_wait_and_the_right_one_still_passes(tmp_path: Path) -> None:
+def test_too_many_wrong_tokens_are_told_to_wait_and_the_right_one_still_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "ATTEMPTS", 1)  # From this machine they are counted together: ten times as many.
     with serving_inbox(tmp_path / "inbox.db") as line:
         statuses = [line.call("GET", "/items", token="a wrong one").status for _ in range(12)]
         assert statuses == [401] * 10 + [429] * 2
@@ -222,6 +351,30 @@ def test_every_reply_has_the_headers_that_keep_browsers_from_harm(line: Line) ->
 
 
 # What should not be sent
+
+
+@pytest.mark.parametrize("deep", [100, 175, 185, 190, 195, 196, 197, 198, 500])
+def test_an_answer_of_any_depth_is_refused_or_kept_so_that_it_can_be_read_again(line: Line, deep: int) -> None:
+    part = {"type": "object", "properties": {"value": {}}}
+    asked = {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": part}}
+    call = fresh(f"deep{deep}", requests={"accept": asked, "decline": asked})
+    assert line.call("POST", "/items", call).status == 201
+    nested = '{"a":' * deep + "1" + "}" * deep
+    for key, answer in (("accept", '"content":{"value":%s}'), ("decline", '"_meta":%s')):
+        body = f'{{"round":0,"answers":{{"{key}":{{"action":"{key}",{answer % nested}}}}}}}'
+        reply = line.call("POST", f"/items/deep{deep}/answers", body.encode())
+        assert reply.status == (200 if deep < 180 else 422 if deep < 197 else reply.status)
+        assert reply.status in (200, 400, 422)
+        assert line.call("GET", f"/items/deep{deep}").status == 200
+
+
+def test_a_task_that_is_nested_for_ever_is_refused(line: Line) -> None:
+    for text in (
+        "[" * 300_000,
+        '{"id": "x", "tool": "y", "arguments": ' + '{"a":' * 5000 + "1" + "}" * 5001,
+        '{"id": NaN}',
+    ):
+        assert line.call("POST", "/items", {"task": text}).status == 422
 
 
 @pytest.mark.parametrize(
@@ -268,6 +421,12 @@ def test_a_body_that_is_no_call_is_refused_in_words(line: Line, body: bytes) -> 
         {"server": None},
         {"server": "file:///etc/passwd"},
         {"server": "http://"},
+        {"server": "http://a b/"},
+        {"server": "http://bank.example\\@evil.example/"},
+        {"server": f"http://{'a' * 64}.example/"},
+        {"server": "http://..../"},
+        {"server": "http://127.0.0.1:9/mcp\n"},
+        {"server": f"http://127.0.0.1:9/{'a' * 2000}"},
         {"server": "https://user:word@host/"},
         {"method": "tools/list"},
         {"params": {}},
@@ -275,8 +434,8 @@ def test_a_body_that_is_no_call_is_refused_in_words(line: Line, body: bytes) -> 
         {"params": {"name": "x", "arguments": []}},
         {"requests": {"q": {}}},
         {"requests": {"q": {"method": "tools/call"}}},
-        {"requests": {"q": {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": 1}}}},
-        {"requests": {"q": {"method": "elicitation/create", "params": {"mode": "url", "url": "javascript:alert(1)"}}}},
+        {"requests": {"q": {"method": "elicitation/create", "params": []}}},
+        {"requests": {"q": {"method": "sampling/createMessage", "params": {"messages": "hello"}}}},
         {"requests": []},
         {"answers": {"unasked": {"action": "accept"}}},
         {"answers": {"title": 3}},
@@ -411,7 +570,8 @@ def test_the_description_is_openapi_and_names_what_is_needed(line: Line) -> None
     found = line.call("GET", "/openapi.json", token=None).body
     assert found["openapi"].startswith("3.1")
     assert found["servers"] == [{"url": "/api/v1"}]
-    assert sorted(found["paths"]) == ["/items", "/items/{item_id}", "/items/{item_id}/answers"]
+    paths = ["", "/answers", "/authorization", "/restart", "/retry"]
+    assert sorted(found["paths"]) == ["/items", *(f"/items/{{item_id}}{path}" for path in paths)]
     for operations in found["paths"].values():
         for operation in operations.values():
             assert operation["security"]

@@ -53,7 +53,7 @@ def make() -> Any:
     async def refuse(ctx: Context) -> str:
         """Ask, and refuse."""
         await ctx.elicit("What?", str, key="what")
-        raise MCPError(-32099, "closed today")
+        raise MCPError(4099, "closed today")
 
     @server.tool()
     async def draft(ctx: Context) -> str:
@@ -166,6 +166,56 @@ def test_a_model_is_stood_in_for_by_a_person(url: str, line: Line) -> None:
     run(work())
 
 
+DRAFT = {"role": "assistant", "content": {"type": "text", "text": "a draft"}, "model": "m1", "stopReason": "endTurn"}
+
+
+def test_what_a_model_drafts_is_reviewed_by_a_person(url: str, line: Line) -> None:
+    drafted: list[Any] = []
+
+    async def sample(asking: Any, params: Any) -> dict[str, Any]:
+        drafted.append((asking.target, asking.round, params.max_tokens))
+        return DRAFT
+
+    async def work() -> None:
+        async with client(url, line, sampling_callback=sample, review_samples=True) as opened:
+            begun = await opened.begin("draft")
+            assert isinstance(begun, Pending)
+            assert drafted == [], "it is drafted for the hand-over"
+            handed = await opened.hand_over(begun)
+            view = (await asyncio.to_thread(line.call, "GET", f"/items/{handed.id}")).body
+            [key] = view["questions"]
+            assert view["drafts"] == {key: DRAFT}
+            changed = {**DRAFT, "content": {"type": "text", "text": "a better one"}}
+            body = {"round": view["round"], "answers": {key: changed}}
+            assert (await asyncio.to_thread(line.call, "POST", f"/items/{handed.id}/answers", body)).status == 200
+            assert "a better one" in str(await opened.wait_for(handed))
+            view = (await asyncio.to_thread(line.call, "GET", f"/items/{handed.id}")).body
+            assert view["drafts"] == {}
+            assert (await line.inbox.get(handed.id)).drafts == {}
+        assert drafted == [("draft", 1, 50)]
+
+    run(work())
+
+
+def test_a_draft_is_not_sent_where_nobody_can_review_it(line: Line) -> None:
+    def sample(asking: Any, params: Any) -> Any:
+        raise AssertionError("nobody reviews this")
+
+    async def work() -> None:
+        for mode in ("2025-11-25", "2025-06-18"):
+            options: Any = {"mode": mode, "inbox": line.url, "inbox_token": ANN}
+            async with Client(make(), sampling_callback=sample, review_samples=True, **options) as opened:
+                assert (await opened.call_tool("draft")).is_error
+
+    run(work())
+
+
+@pytest.mark.parametrize("options", [{}, {"inbox": "http://127.0.0.1:9"}, {"sampling_callback": lambda *_: None}])
+def test_a_review_needs_who_drafts_and_who_reviews(options: Any) -> None:
+    with pytest.raises(ValueError, match="review_samples= needs"):
+        Client("http://127.0.0.1:9/mcp", review_samples=True, **options)
+
+
 def test_a_call_is_left_there_and_waited_for_in_another_process(url: str, line: Line) -> None:
     async def leave() -> InboxItem:
         async with client(url, line) as opened:
@@ -231,7 +281,7 @@ def test_what_became_of_an_item_is_raised(url: str, line: Line) -> None:
         async with client(url, line) as opened:
             with pytest.raises(MCPError) as refused:
                 await asyncio.gather(opened.call_tool("refuse"), answering(line, what=accept(value="x")))
-            assert (refused.value.code, refused.value.message) == (-32099, "closed today")
+            assert (refused.value.code, refused.value.message) == (4099, "closed today")
             pending = await opened.begin("file", {"kind": "bug"})
             assert isinstance(pending, Pending)
             item = await opened.hand_over(pending)
@@ -251,13 +301,17 @@ def test_what_became_of_an_item_is_raised(url: str, line: Line) -> None:
 def test_who_waits_no_longer_leaves_the_call_where_it_is(url: str, line: Line) -> None:
     async def work() -> None:
         async with client(url, line) as opened:
-            with pytest.raises(DeadlineExceeded):
+            with pytest.raises(DeadlineExceeded, match=r"within 0.5 s; it stays in the inbox, at http\S+") as left:
                 await opened.call_tool("file", {"kind": "patience"}, deadline=0.5)
+            item = left.value.item
+            assert item.url in str(left.value)
+            assert (await line.inbox.get(item.id)).status == "waiting"
             pending = await opened.begin("file", {"kind": "patience"})
             assert isinstance(pending, Pending)
             item = await opened.hand_over(pending)
-            with pytest.raises(DeadlineExceeded, match="stays in the inbox"):
+            with pytest.raises(DeadlineExceeded, match="stays in the inbox") as late:
                 await opened.wait_for(item, deadline=0.1)
+            assert late.value.item == item
             assert (await line.inbox.get(item.id)).status == "waiting"
 
     run(work())
@@ -283,8 +337,8 @@ def test_an_inbox_that_does_not_take_a_call_gives_it_back(
 
     async def work() -> None:
         for inbox, token, words in (
-            (line.url, "a wrong token, long enough", "HTTP 401"),
-            (line.url, None, "HTTP 401"),
+            (line.url, "a wrong token, long enough", "HTTP 401: .*not know the token.*inbox_token=.*--inbox-token-env"),
+            (line.url, None, "HTTP 401: .*none was given.*inbox_token=.*--inbox-token-env"),
             (line.url + "/elsewhere", ANN, "HTTP 404"),
             (url, ANN, "does not take it"),
             ("http://127.0.0.1:9", ANN, "cannot be reached"),
@@ -332,20 +386,35 @@ def test_options_that_are_wrong_are_told_at_once() -> None:
     run(work())
 
 
-def test_an_inbox_that_restarts_is_waited_for(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["/", "/api/v1", "/api/v1/", "/api/v1/items", "/login"])
+def test_the_address_of_the_api_or_of_the_door_is_as_good(url: str, line: Line, end: str) -> None:
+    async def work() -> None:
+        async with Client(url, inbox=line.url + end, inbox_token=ANN) as opened:
+            item = await opened.hand_over(await begun(url))
+            assert item.url == f"{line.url}/items/{item.id}"
+
+    run(work())
+
+
+def test_an_inbox_that_restarts_is_waited_for_and_that_is_said_once(
+    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work() -> None:
         with serving_inbox(tmp_path / "inbox.db") as first:
             port = int(first.url.rpartition(":")[2])
             async with client(url, first) as opened:
                 item = await opened.hand_over(await begun(url))
-                waiting = asyncio.ensure_future(opened.wait_for(item))
+                waiting = asyncio.gather(*(opened.wait_for(item) for _ in range(3)))
                 await asyncio.sleep(0.1)
+        await asyncio.sleep(1.2)
         with serving_inbox(tmp_path / "inbox.db", port=port) as second:
             body = {"round": 0, "answers": {"title": {"action": "decline"}}}
             assert (await asyncio.to_thread(second.call, "POST", f"/items/{item.id}/answers", body)).status == 200
             assert "decline" in str(await waiting)
 
     run(work())
+    said = [record.message for record in caplog.records if record.name == "turnwise.client"]
+    assert [("is away" in line, "is back" in line) for line in said] == [(True, False), (False, True)], said
 
 
 HOSTILE = [

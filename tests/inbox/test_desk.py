@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.inbox import offices
-from tests.inbox.offices import accept, asks, at_url, begun, is_over, make_server, opened, run, until
+from tests.inbox.offices import KEY, accept, asks, at_url, begun, is_over, make_server, opened, run, until
 from tests.wires.serving import serving
 from turnwise import (
     AlreadyAnswered,
@@ -27,6 +27,7 @@ from turnwise import (
 from turnwise.inbox import carrying, working
 from turnwise.inbox.desk import Inbox
 from turnwise.inbox.model import TooLate, Wanted
+from turnwise.inbox.sqlite import SQLiteInboxStore
 
 
 @pytest.fixture(scope="module")
@@ -209,13 +210,13 @@ def test_a_call_that_fails_ends_with_the_servers_words(url: str, path: Path) -> 
     run(work())
 
 
-def test_a_state_that_the_server_does_not_take_begins_the_call_anew_and_old_answers_are_used(
+def test_a_state_that_the_server_does_not_take_begins_the_call_anew_where_that_was_wished_and_old_answers_are_used(
     url: str, path: Path
 ) -> None:
     async def work() -> None:
         async with opened(path) as inbox:
             call = replace(await begun(url), state="s1.forged")
-            item = await inbox.hand_over(call, caller="agent")
+            item = await inbox.hand_over(call, caller="agent", restart_expired=True)
             await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
             item = await until(inbox, item.id, asks("level"))
             assert item.round == 1
@@ -249,6 +250,34 @@ def test_a_server_that_is_away_is_asked_again_and_the_item_says_so(
     run(work())
 
 
+def test_no_more_calls_of_one_server_go_on_at_once_than_it_is_said(path: Path) -> None:
+    server, running, most, are_two = make_server(), 0, 0, asyncio.Event()
+
+    @server.tool()
+    async def slow(ctx: Context) -> None:
+        nonlocal running, most
+        await ctx.elicit("Ready?", bool, key="ready")
+        running += 1
+        most = max(most, running)
+        if running == 2:
+            await asyncio.sleep(0.2)  # For a third, if one comes.
+            are_two.set()
+        await are_two.wait()
+        running -= 1
+
+    async def work(url: str) -> None:
+        async with opened(path, work={"per_server": 2}) as inbox:
+            items = [await inbox.hand_over(await begun(url, "slow"), caller="agent") for _ in range(4)]
+            for item in items:
+                await inbox.answer(item.id, {"ready": accept(value=True)}, round=0, by="ann")
+            for item in items:
+                assert (await until(inbox, item.id, is_over)).status == "done"
+
+    with at_url(server) as url:
+        run(work(url))
+    assert most == 2
+
+
 def test_a_call_that_breaks_the_inbox_fails_alone(
     url: str, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -278,7 +307,7 @@ def test_a_hostile_server_harms_no_others(url: str, path: Path, monkeypatch: pyt
     """What it says is no reply, no question, or too large: its calls fail with words, and others go on."""
     monkeypatch.setattr(carrying, "LARGEST_REPLY", 100_000)
     deep = b'{"a":' * 5000 + b"1" + b"}" * 5000
-    question = b'{"q": {"method": "elicitation/create", "params": {"message": "x", "requestedSchema": {"type": 3}}}}'
+    question = b'{"q": {"method": "elicitation/create", "params": 3}}'
     asked = b'{"jsonrpc": "2.0", "id": %d, "result": {"resultType": "input_required", "inputRequests": ' + question
     replies = [b"", b"null", b"<html>", b"\xff", deep, b" " * 200_000, asked + b"}}", b'{"jsonrpc": "2.0", "id": %d}']
 
@@ -383,6 +412,31 @@ def test_what_another_process_does_is_heard_of(path: Path) -> None:
     run(work())
 
 
+def test_what_happens_before_an_inbox_first_looks_is_not_missed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        looked = asyncio.Event()
+        store = SQLiteInboxStore(path, [KEY])
+        changes = store.changes
+
+        async def late(mark: int | None) -> Any:
+            await looked.wait()
+            return await changes(mark)
+
+        monkeypatch.setattr(store, "changes", late)
+        here = Inbox(store)
+        async with opened(path) as there, here.run():
+            item = await there.hand_over(offices.pending(), caller="agent")
+            waiting = asyncio.ensure_future(until(here, item.id, lambda seen: bool(seen.given)))
+            while not here._changes._by_id:  # noqa: ASYNC110 - it is somebody else's
+                await asyncio.sleep(0)
+            await there.answer(item.id, {"title": accept(value="x")}, round=0, by="ann")
+            looked.set()
+            assert (await waiting).given[0].by == "ann"
+        await store.aclose()
+
+    run(work())
+
+
 def test_who_waits_is_let_go_when_the_inbox_ends(path: Path) -> None:
     async def work() -> None:
         async with opened(path) as inbox:
@@ -397,6 +451,19 @@ def test_who_waits_is_let_go_when_the_inbox_ends(path: Path) -> None:
             await asyncio.sleep(0.05)
         assert len(await following) == 1
         assert (await polling).revision == item.revision
+
+    run(work())
+
+
+def test_who_has_something_to_read_when_the_inbox_ends_reads_it_and_is_let_go(path: Path) -> None:
+    async def work() -> None:
+        async with opened(path) as inbox:
+            reading = asyncio.ensure_future(_all(inbox.changes()))
+            await asyncio.sleep(0)
+            item = await inbox.hand_over(offices.pending(), caller="agent")
+            inbox.let_go()
+            async with asyncio.timeout(10):
+                assert await reading == [{item.id}]
 
     run(work())
 
@@ -431,6 +498,85 @@ def test_a_task_is_followed_and_its_questions_answered(path: Path) -> None:
             assert item.result is not None
             assert item.result["content"][0]["text"] == "boat: red 3"
             assert [one.by for one in item.given] == ["ann", "bob"]
+
+    with at_url(server) as url:
+        run(work(url))
+
+
+def test_a_task_that_is_withdrawn_is_stopped_at_its_server(path: Path) -> None:
+    server = make_server(tasks=TaskOptions(poll=0.05))
+
+    @server.tool(task="always")
+    async def sleep(ctx: Context) -> str:
+        """Take a while."""
+        await ctx.sleep(60)
+        return "awake"
+
+    async def work(url: str) -> None:
+        async with opened(path) as inbox, Client(url) as client:
+            task = await client.begin("sleep")
+            assert isinstance(task, TaskInHand)
+            item = await inbox.hand_over(task, caller="agent")
+            item = await inbox.withdraw(item.id, by="ann")
+            assert (item.status, item.cancelled, item.task) == ("failed", True, task.id)
+            assert item.error == "withdrawn by ann; its server was asked to stop the task"
+            for _ in range(200):
+                if (seen := await client.get_task(task.id)).is_over:
+                    break
+                await asyncio.sleep(0.02)
+            assert seen.status == "cancelled"
+
+    with at_url(server) as url:
+        run(work(url))
+
+
+def test_a_task_is_withdrawn_also_where_its_server_cannot_be_asked(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "CANCEL_SECONDS", 0.5)
+
+    async def silent(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.sleep(3)
+
+    async def work(port: int) -> None:
+        async with opened(path) as inbox:
+            for number in (9, port):
+                task = TaskInHand("t1", "build", {}, f"http://127.0.0.1:{number}/mcp")
+                item = await inbox.hand_over(task, caller="agent")
+                item = await inbox.withdraw(item.id, by="ann")
+                assert (item.status, item.cancelled) == ("failed", False)
+                assert "could not be asked to stop the task" in str(item.error)
+
+    with serving(silent, log_level="critical") as port:
+        run(work(port))
+    assert caplog.text.count("could not be asked to stop the task") == 2
+
+
+def test_a_call_that_is_withdrawn_while_it_becomes_a_task_is_stopped_too(path: Path) -> None:
+    server, ran = make_server(tasks=TaskOptions(poll=0.05)), list[str]()
+
+    @server.tool()
+    async def build(ctx: Context) -> str:
+        """Ask, take a moment, and go on as a task."""
+        await ctx.elicit("Ready?", bool, key="ready")
+        ran.append("asked")
+        await asyncio.sleep(0.5)
+        await ctx.become_task()
+        await ctx.sleep(1.0)
+        ran.append("built")
+        return "built"
+
+    async def work(url: str) -> None:
+        async with opened(path) as inbox:
+            item = await inbox.hand_over(await begun(url, "build"), caller="agent")
+            await inbox.answer(item.id, {"ready": accept(value=True)}, round=0, by="ann")
+            for _ in range(200):
+                if ran:
+                    break
+                await asyncio.sleep(0.02)
+            await inbox.withdraw(item.id, by="ann")
+            await asyncio.sleep(3.0)
+            assert "built" not in ran
 
     with at_url(server) as url:
         run(work(url))

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.inbox.offices import ANN, BOB, KEY, run
+from turnwise.cli.app import app
 from turnwise.inbox import door as door_module
 from turnwise.inbox.door import PAGE_HEADERS, Attempts, Door, Session, TooManyAttempts, read_tokens
+from turnwise.inbox.rights import Member
 from turnwise.inbox.sqlite import SQLiteInboxStore
 
 
@@ -33,13 +36,26 @@ async def let_in(door: Door, token: str = ANN, address: str = "1") -> Session:
 
 def test_a_token_has_a_name_and_nothing_else_has(store: Any) -> None:
     door = make(store)
-    assert (door.name_of(ANN), door.name_of(BOB)) == ("ann", "bob")
+    assert (door.member_of(ANN), door.member_of(BOB)) == (Member("ann"), Member("bob"))
     for wrong in ("", ANN[:-1], ANN + " ", ANN.upper(), "é", "\ud800", "\0", "x" * 100_000):
-        assert door.name_of(wrong) is None
-    assert door.caller(f"Bearer {ANN}", "1") == "ann"
-    assert door.caller(f"BEARER   {ANN}  ", "1") == "ann"
+        assert door.member_of(wrong) is None
+    assert door.caller(f"Bearer {ANN}", "1") == Member("ann")
+    assert door.caller(f"BEARER   {ANN}  ", "1") == Member("ann")
     for header in (None, "", "Bearer", "Bearer ", f"Basic {ANN}", ANN, f"Bearer{ANN}", f"Bearer {ANN}, {BOB}"):
         assert door.caller(header, "1") is None
+
+
+def test_a_host_that_is_not_served_is_named_to_who_sent_it_and_once_in_the_log(
+    store: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door_module, "MOST_STRANGERS", 2)
+    door = make(store)
+    assert door.refusal("127.0.0.1") is None
+    for host in ("a.example", "a.example", "b.example", "c.example"):
+        assert f"The Host '{host}' is not served here" in str(door.refusal(host))
+    assert "The Host '' is not served here" in str(door.refusal(None))
+    told = [record.getMessage().partition(" was refused")[0] for record in caplog.records]
+    assert told == ["a request for the Host 'a.example'", "a request for the Host 'b.example'"]
 
 
 def test_doors_without_good_tokens_are_not_made(store: Any) -> None:
@@ -50,8 +66,23 @@ def test_doors_without_good_tokens_are_not_made(store: Any) -> None:
 
 
 def test_tokens_are_read_from_lines() -> None:
-    assert read_tokens("# people\n\n ann : one:two \nbob:three\n") == {"one:two": "ann", "three": "bob"}
-    for wrong in ("ann", ":token", "ann:", "ann:same\nbob:same"):
+    lines = "# people\n\n ann : one:two \nbob:three\nnightly build:four\tcaller\nboss:five   reader\n"
+    assert read_tokens(lines) == {
+        "one:two": Member("ann"),
+        "three": Member("bob"),
+        "four": Member("nightly build", "caller"),
+        "five": Member("boss", "reader"),
+    }
+    for wrong in (
+        "ann",
+        ":token",
+        "ann:",
+        "ann: ",
+        "ann:same\nbob:same",
+        "ann:a b",
+        "ann:a reader caller",
+        "ann:a everything",
+    ):
         with pytest.raises(ValueError, match="line"):
             read_tokens(wrong)
 
@@ -103,7 +134,7 @@ def test_a_cookie_is_kept_from_scripts_and_other_sites(store: Any) -> None:
         assert word in cookie
     assert "Secure" not in cookie
     assert "Domain" not in cookie
-    assert "Max-Age=0" in door.clear_cookie
+    assert "Max-Age=0" in door.clear_cookie()
     secure = make(store, is_secure=True)
     assert secure.set_cookie(session).startswith("__Host-turnwise_inbox=")
     assert "; Secure" in secure.set_cookie(session)
@@ -166,12 +197,25 @@ def test_wrong_tokens_are_counted_by_address_and_the_count_ends(store: Any, monk
         assert told.value.after >= 1
         with pytest.raises(TooManyAttempts):
             door.caller("Bearer wrong", "1")
-        assert door.caller(f"Bearer {ANN}", "1") == "ann", "a program with the right token is not held up"
+        with pytest.raises(TooManyAttempts):
+            door.caller(f"Bearer {ANN}", "1")
+        assert door.caller(None, "1") is None
+        assert door.caller(f"Bearer {ANN}", "2") == Member("ann")
         assert await door.login(ANN, "2") is not None
         await asyncio.sleep(0.55)
         assert await door.login(ANN, "1") is not None
 
     run(work())
+
+
+def test_the_api_does_not_tell_a_guess_that_came_too_late(store: Any) -> None:
+    door = make(store)
+    for number in range(10):
+        assert door.caller(f"Bearer wrong {number}", "1") is None
+    for token in (ANN, "wrong"):
+        with pytest.raises(TooManyAttempts):
+            door.caller(f"Bearer {token}", "1")
+    assert door.caller(f"Bearer {ANN}", None) == Member("ann"), "where nobody can be told apart, a right one is let in"
 
 
 def test_wrong_tokens_from_everywhere_are_counted_together_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +230,63 @@ def test_wrong_tokens_from_everywhere_are_counted_together_and_forgotten(monkeyp
     attempts.check("another")
 
 
+def told(door: Door, peer: str | None = "203.0.113.9", *headers: tuple[str, str]) -> str | None:
+    return door.address([(name.encode(), value.encode()) for name, value in headers], peer)
+
+
+def test_no_header_says_who_calls_unless_it_is_named(store: Any) -> None:
+    forwarded = (("x-forwarded-for", "198.51.100.1"), ("x-real-ip", "198.51.100.1"), ("forwarded", "for=198.51.100.1"))
+    assert told(make(store), "203.0.113.9", *forwarded) == "203.0.113.9"
+    for peer in (None, "127.0.0.1", "127.8.8.8", "::1"):
+        assert told(make(store), peer, *forwarded) is None, "a proxy on this machine speaks for many"
+    assert told(make(store, is_secure=True)) is None, "who is reached by https has a proxy before it"
+
+
+def test_who_a_proxy_speaks_for_is_what_it_added_itself(store: Any) -> None:
+    door = make(store, is_secure=True, caller_header="X-Forwarded-For")
+    assert told(door, "127.0.0.1", ("x-forwarded-for", "198.51.100.1")) == "198.51.100.1"
+    assert told(door, None, ("x-forwarded-for", "made up, 198.51.100.1")) == "198.51.100.1"
+    assert told(door, None, ("x-forwarded-for", "made up"), ("x-forwarded-for", "198.51.100.1")) == "198.51.100.1"
+    assert len(told(door, None, ("x-forwarded-for", "x" * 9999)) or "") == 100
+    for nothing in ((), (("x-forwarded-for", ""),), (("x-forwarded-for", "made up, "),), (("x-real-ip", "1"),)):
+        assert told(door, "203.0.113.9", *nothing) is None
+
+
+def test_nobody_behind_a_proxy_shuts_out_the_others(store: Any) -> None:
+    async def work() -> None:
+        blind, seeing = make(store, is_secure=True), make(store, is_secure=True, caller_header="x-real-ip")
+        nobody = told(blind, "10.0.0.1")
+        for _ in range(100):
+            assert await blind.login("wrong", nobody) is None
+        with pytest.raises(TooManyAttempts):
+            await blind.login("wrong", nobody)
+        assert await blind.login(ANN, nobody) is not None, "a right token is let in all the same"
+        one, other = (told(seeing, "10.0.0.1", ("x-real-ip", f"198.51.100.{number}")) for number in (1, 2))
+        for _ in range(10):
+            await seeing.login("wrong", one)
+        with pytest.raises(TooManyAttempts):
+            await seeing.login(ANN, one)
+        assert await seeing.login(ANN, other) is not None
+
+    run(work())
+
+
+def test_the_command_is_told_which_header_to_believe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    doors: list[Door] = []
+
+    def serve(desk: Any, door: Door, *rest: Any) -> int:
+        doors.append(door)
+        return 0
+
+    monkeypatch.setattr("turnwise.cli.inbox._serve", serve)
+    command = ["inbox", "--port", "0", "--store", str(tmp_path / "inbox.db")]
+    for more in ([], ["--caller-header", "X-Real-IP"]):
+        assert CliRunner().invoke(app, [*command, *more]).exit_code == 0
+    plain, told_so = doors
+    assert told(plain, "203.0.113.9", ("x-real-ip", "198.51.100.1")) == "203.0.113.9"
+    assert told(told_so, "203.0.113.9", ("x-real-ip", "198.51.100.1")) == "198.51.100.1"
+
+
 def test_a_wrong_token_takes_as_long_as_any_other(store: Any) -> None:
     """Not to the microsecond: a door that stopped at the first token that fits would differ by far more."""
     door = make(store, tokens={f"{number:030}": f"n{number}" for number in range(200)})
@@ -194,7 +295,7 @@ def test_a_wrong_token_takes_as_long_as_any_other(store: Any) -> None:
         times = []
         for _ in range(50):
             began = time.perf_counter()
-            door.name_of(token)
+            door.member_of(token)
             times.append(time.perf_counter() - began)
         return min(times)
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise._fields import described
-from turnwise.inbox.forms import MOST_FIELDS, Field, Form, Unfit, form_of
+from turnwise.inbox.forms import MOST_FIELDS, ZONES, Field, Form, Unfit, form_of
 
 
 def form(*, required: list[str] | None = None, **properties: Any) -> Form:
@@ -43,10 +43,12 @@ SEVERAL_TITLED = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "
 @pytest.mark.parametrize(
     ("part", "kind"),
     [
-        ({"type": "string"}, "text"),
-        ({"type": "string", "maxLength": 20}, "text"),
+        ({"type": "string"}, "lines"),
+        ({"type": "string", "maxLength": 120}, "text"),
+        ({"type": "string", "maxLength": 121}, "lines"),
+        ({"type": "string", "pattern": "^x+$"}, "text"),
         ({"type": "string", "maxLength": 2000}, "lines"),
-        ({"type": "string", "default": "a\nb"}, "lines"),
+        ({"type": "string", "maxLength": 20, "default": "a\nb"}, "lines"),
         ({"type": "string", "format": "email"}, "email"),
         ({"type": "string", "format": "uri"}, "uri"),
         ({"type": "string", "format": "date"}, "date"),
@@ -99,6 +101,11 @@ def test_what_is_typed_becomes_a_value(part: dict[str, Any], typed: str, value: 
         ({"type": "string"}, "  ", "is needed"),
         ({"type": "string", "minLength": 2, "maxLength": 3}, "a", "must be text, 2 to 3 characters"),
         ({"type": "string", "pattern": "^[a-z]+$"}, "A", "must be text, of the form ^[a-z]+$"),
+        (
+            {"type": "string", "pattern": "^[a-z]+$", "description": "Small\nletters"},
+            "A",
+            "does not fit: Small letters (text, of the form ^[a-z]+$)",
+        ),
         ({"type": "string", "format": "email"}, "nobody", "must be an email address"),
         ({"type": "string", "format": "uri"}, "nowhere", "must be an address with its scheme"),
         ({"type": "string", "format": "date"}, "2026-02-30", "must be a date"),
@@ -142,6 +149,12 @@ def test_a_time_gets_the_zone_beside_it(zone: str, value: str) -> None:
     assert content({"type": "string", "format": "date-time"}, "2026-12-31T10:00", zone=[zone]) == value
 
 
+def test_zones_are_in_their_order() -> None:
+    minutes = [(-1 if zone[0] == "-" else 1) * (int(zone[1:3]) * 60 + int(zone[4:])) for zone in ZONES]
+    assert minutes == sorted(minutes)
+    assert "-09:30" in ZONES
+
+
 def test_a_zone_that_is_none_is_said() -> None:
     read, faults = form(x={"type": "string", "format": "date-time"}).read(
         {"0": ["2026-12-31T10:00"], "0.zone": ["<b>"]}
@@ -181,6 +194,20 @@ def test_a_default_that_was_taken_out_is_not_put_back_unseen() -> None:
 )
 def test_defaults_are_in_the_controls(part: dict[str, Any], shown: list[str]) -> None:
     assert list(field(part).shown(None)) == shown
+
+
+def test_a_field_with_a_default_names_it_and_is_not_called_optional() -> None:
+    default = field({"type": "integer", "default": 100}, required=False)
+    assert (default.default, default.may_be_left, default.needs_text) == ("100", False, True)
+    text = field({"type": "string", "default": "x"}, required=False)
+    assert (text.default, text.needs_text) == ("x", False), "an empty text is a text"
+    assert field({"type": "string", "default": "x", "minLength": 1}, required=False).needs_text
+    assert field({**SEVERAL, "default": ["a", "c"]}, required=False).default.count(", ") == 1
+    assert field({**SEVERAL, "default": ["a", "c"]}).default == "a, c", "where it is needed, too"
+    assert field({"type": "string", "default": ""}, required=False).default == "empty"
+    assert field({**SEVERAL, "default": []}, required=False).default == "None"
+    plain = field({"type": "string"}, required=False)
+    assert (plain.default, plain.may_be_left, plain.needs_text) == ("", True, False)
 
 
 def test_what_was_typed_is_shown_again_in_place_of_a_default() -> None:

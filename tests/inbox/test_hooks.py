@@ -16,12 +16,15 @@ import pytest
 
 from tests.inbox import offices
 from tests.inbox.offices import NOW, SECRET, accept, asks, at_url, begun, is_over, make_server, opened, run, until
+from tests.inbox.test_processes import TOKENS, handed, refused, started
+from tests.unit.joined import ENVIRONMENT
 from tests.wires.serving import serving
 from turnwise import CallerError
 from turnwise.inbox import hooks
 from turnwise.inbox.desk import Inbox
-from turnwise.inbox.hooks import Signer, Teller, check_url, postponed, told
+from turnwise.inbox.hooks import Listeners, Signer, Teller, check_url, postponed, told
 from turnwise.inbox.model import Hook
+from turnwise.inbox.sqlite import SQLiteInboxStore
 
 OTHER = "whsec_" + base64.b64encode(b"another secret of twenty four bytes").decode()
 
@@ -225,7 +228,20 @@ def test_a_signature_is_that_of_the_specification() -> None:
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
-@pytest.mark.parametrize("secret", ["", "whsec_", "secret", "whsec_c2hvcnQ=", "whsec_*", SECRET.removeprefix("whsec_")])
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "",
+        "whsec_",
+        "secret",
+        "whsec_c2hvcnQ=",
+        "whsec_*",
+        SECRET.removeprefix("whsec_"),
+        SECRET.replace("c2Vj", "_2Vj-c2Vj_"),  # base64 as URLs have it would be another secret.
+        "whsec_" + "é" * 40,
+        "whsec_" + base64.b64encode(bytes(hooks.SHORTEST_SECRET - 1)).decode(),
+    ],
+)
 def test_a_secret_that_is_none_is_refused(secret: str) -> None:
     with pytest.raises(ValueError, match="whsec_"):
         Signer([secret])
@@ -235,6 +251,8 @@ def test_a_hook_is_https_or_local() -> None:
     local = ("http://localhost/x", "http://127.0.0.1:8000/", "http://[::1]/")
     for url in ("https://example.com/", "https://example.com:8443/a?b=c", *local):
         assert check_url(url) == url
+    longest = "https://example.com/".ljust(hooks.LONGEST_URL, "x")
+    assert check_url(longest) == longest
 
 
 @pytest.mark.parametrize(
@@ -254,13 +272,15 @@ def test_a_hook_is_https_or_local() -> None:
         "https://user:word@example.com/",
         "https://example.com/#part",
         "https://example.com/\nX: y",
+        "https://example.com/\nx",
+        "https://example.com/\x7f",
         "https://exa mple.com/",
         "https://example.com\\@evil.example/",
         "https://example.com:0/",
         "https://example.com:99999/",
         "https://[::1",
         "https://é.example/",
-        "https://example.com/" + "x" * 2000,
+        "https://example.com/".ljust(hooks.LONGEST_URL + 1, "x"),
     ],
 )
 def test_any_other_hook_is_refused(url: str) -> None:
@@ -272,7 +292,7 @@ def test_hooks_may_be_held_to_some_places(tmp_path: Path) -> None:
     others = ("https://evil.example/", "https://chat.example/hooks-evil", "https://chat.example.evil/hooks")
 
     async def work() -> None:
-        async with opened(tmp_path / "inbox.db", hooks=["https://chat.example/hooks"]) as inbox:
+        async with opened(tmp_path / "inbox.db", allowed_hooks=["https://chat.example/hooks"]) as inbox:
             for wrong in others:
                 with pytest.raises(CallerError, match="not told here"):
                     await inbox.hand_over(offices.pending(), caller="agent", hook=wrong)
@@ -292,3 +312,65 @@ def test_pauses_grow_and_end() -> None:
 
 def test_who_asked_for_no_hook_is_told_nothing() -> None:
     assert told(offices.item(), "item.asked", NOW, None) == []
+
+
+def test_an_inbox_tells_some_of_every_question_and_end_and_of_words_only_where_that_is_wanted(tmp_path: Path) -> None:
+    async def work(url: str, hook: str, ear: Ear, words: bool) -> list[Any]:
+        ear.heard.clear()
+        file = tmp_path / f"{words}.db"
+        async with opened(file, hooks=[f"{hook}&all=1", f"{hook}&all=2"], hook_words=words) as inbox:
+            item = await inbox.hand_over(await begun(url), caller="agent", hook=hook)
+            await ear.times(3)
+            await inbox.answer(item.id, {"title": accept(title="a leak")}, round=0, by="ann")
+            await until(inbox, item.id, asks("level"))
+            await ear.times(3)
+            await inbox.withdraw(item.id, by="ann")
+            await ear.times(3)
+            both = await inbox.hand_over(await begun(url), caller="agent", hook=f"{hook}&all=2")
+            await ear.times(2)
+            await settled(inbox)
+        assert len({headers["webhook-id"] for headers, _ in ear.heard}) == len(ear.heard) == 11
+        assert all(is_signed(headers, body, SECRET) for headers, body in ear.heard)
+        bodies = [json.loads(body) for _, body in ear.heard]
+        assert [body["data"]["id"] for body in bodies].count(both.id) == 2
+        return [body["data"].get("words") for body in bodies if body["data"]["id"] == item.id]
+
+    ear = Ear()
+    with at_url(make_server()) as url, listening(ear) as hook:
+        assert run(work(url, hook, ear, words=False)) == [None] * 9
+        heard = run(work(url, hook, ear, words=True))
+        assert heard.count(None) == 3, "what single calls named is told no words"
+        assert heard.count({"title": "What is it about?"}) == 2
+        assert heard.count({"level": "How bad is 'a leak'?"}) == 4
+
+
+def test_the_words_of_a_question_are_told_up_to_a_length_and_never_those_of_a_reply() -> None:
+    asked = {
+        "long": offices.question("x" * 9000),
+        "odd": {"method": "sampling/createMessage", "params": {"message": 3}},
+    }
+    [hook] = told(offices.item(requests=asked), "item.asked", NOW, None, Listeners(["https://chat.example/"], True))
+    assert json.loads(hook.body)["data"]["words"] == {"long": "x" * hooks.MOST_WORDS, "odd": ""}
+
+
+@pytest.mark.parametrize("options", [{"hook_secrets": []}, {"hooks": ["http://chat.example/"]}, {"hooks": ["x"]}])
+def test_an_inbox_that_could_not_tell_its_hooks_is_not_made(tmp_path: Path, options: dict[str, Any]) -> None:
+    facts = {"hook_secrets": [SECRET], "hooks": ["https://chat.example/"], **options}
+    with pytest.raises(ValueError, match="hook"):
+        Inbox(SQLiteInboxStore(tmp_path / "inbox.db", [offices.KEY]), **facts)
+
+
+def test_the_command_tells_a_hook_of_every_question_with_its_words(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "HOOKS", SECRET)
+    (tmp_path / "tokens").write_text(TOKENS)
+    ear = Ear()
+    with listening(ear) as hook:
+        options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", str(tmp_path / "tokens"), "--hook-words"]
+        with started(*options, "--hook", hook, "--hook-secret-env", "HOOKS") as inbox:
+            handed(inbox.line, offices.pending())
+            run(ear.times(1))
+    [(headers, body)] = ear.heard
+    assert is_signed(headers, body, SECRET)
+    assert json.loads(body)["data"]["words"] == {"title": "What?"}
+    done = refused("inbox", "--port", "0", *options, "--hook", "https://chat.example/")
+    assert (done.exit_code, "without a secret" in done.stderr) == (2, True)

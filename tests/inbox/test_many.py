@@ -59,6 +59,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, tu
         with serving_inbox(path) as line:
             assert line.call("GET", "/items").body["total"] == count
             found[count] = times(line)
+            assert line.call("GET", QUERIES["words that many have"]).body["total"] == count
+            assert line.call("GET", QUERIES["words that one has"]).body["total"] == 1
+            assert line.call("GET", QUERIES["words that none has"]).body["total"] == 0
             assert [one["id"] for one in line.call("GET", QUERIES["words that one has"]).body["items"]] == [
                 f"c{count - 1}"
             ]

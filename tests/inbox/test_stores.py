@@ -5,10 +5,12 @@ the program that they run.
 """
 
 import asyncio
+import base64
 import itertools
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 from tests.inbox.offices import KEY, NOW, accept, at_url, item, make_server, pending, question, run
 from tests.unit.joined import ENVIRONMENT
 from turnwise import AlreadyAnswered, BeingCarriedOn, CallerError, Client, Done, InvalidAnswer, Pending, UnknownPending
+from turnwise.inbox import paging
 from turnwise.inbox.model import Hook, InboxStore, Item, TooLate, Unreadable, Wanted
 from turnwise.inbox.postgres import PostgresInboxStore
 from turnwise.inbox.records import UNREADABLE
@@ -219,9 +222,57 @@ def test_without_its_key_an_item_is_listed_and_not_read_and_comes_back_with_the_
         hook = await store.claim_hook(NOW + 10_000, 30)
         assert hook is not None
 
+    async def change(store: Store) -> None:
+        assert await store.sealed_elsewhere([KEY]) == (0, 1, 0)
+        assert await store.sealed_elsewhere([OTHER_KEY]) == (1, 1, 1)
+        assert await store.sealed_elsewhere([OTHER_KEY, KEY]) == (0, 1, 0)
+        store.use_keys([OTHER_KEY])
+        with pytest.raises(Unreadable):
+            await store.get("call")
+        store.use_keys([OTHER_KEY, KEY])
+        await store.put(await store.get("call"))
+        assert await store.sealed_elsewhere([OTHER_KEY]) == (0, 1, 0)
+
     place.run(keep)
     place.run(look, OTHER_KEY)
     place.run(find, OTHER_KEY, KEY)
+    place.run(change, KEY)
+
+
+def test_what_is_open_is_sealed_under_the_first_key_a_part_at_a_time_and_what_has_ended_stays(place: Place) -> None:
+    async def keep(store: Store) -> None:
+        for number in range(5):
+            await store.add(item(f"c{number}"), [Hook(f"h{number}", "https://hook.example/", "{}", NOW, NOW)])
+        await store.put((await store.get("c4")).ended("done", NOW))
+
+    async def reseal(store: Store) -> None:
+        before = [await store.get(f"c{number}") for number in range(5)]
+        claimed = await store.claim(NOW, 60.0, item_id="c1")
+        assert claimed is not None
+        mark, _ = await store.changes(None)
+        assert await store.sealed_elsewhere([OTHER_KEY]) == (5, 5, 4)
+        assert await store.reseal(most=3) == "c2"
+        assert await store.sealed_elsewhere([OTHER_KEY]) == (2, 5, 1)
+        assert await store.reseal("c2", most=3) == "c3"
+        assert await store.reseal("c3", most=3) is None
+        assert await store.sealed_elsewhere([OTHER_KEY]) == (1, 5, 0)
+        assert await store.sealed_elsewhere() == (0, 5, 0)
+        assert [await store.get(f"c{number}") for number in range(5)] == before
+        assert await store.changes(mark) == (mark, []), "nothing has changed that anybody sees"
+        await store.renew(claimed, NOW + 100)
+
+    async def look(store: Store) -> None:
+        for number in range(4):
+            assert (await store.get(f"c{number}")).pending.state == "a secret state"
+            assert await store.claim_hook(NOW, 60.0) is not None
+        assert await store.claim_hook(NOW, 60.0) is not None
+        with pytest.raises(Unreadable):
+            await store.get("c4")
+        assert await store.reseal() is None, "there is no older key"
+
+    place.run(keep)
+    place.run(reseal, OTHER_KEY, KEY)
+    place.run(look, OTHER_KEY)
 
 
 def test_a_record_that_was_moved_to_another_item_is_not_read(tmp_path: Path) -> None:
@@ -386,7 +437,7 @@ def test_pages_follow_each_other_without_gap_or_repetition(place: Place) -> None
             after = None
             while True:
                 page = await store.page(Wanted(words=words), after=after, most=5)
-                assert (len(page.lines) <= 5, page.total) == (True, 23)
+                assert (len(page.lines) <= 5, page.total) == (True, len(wanted))
                 found += [line.id for line in page.lines]
                 if (after := page.after) is None:
                     break
@@ -395,12 +446,93 @@ def test_pages_follow_each_other_without_gap_or_repetition(place: Place) -> None
     place.run(work)
 
 
+def test_what_would_take_too_long_to_count_is_not_counted_and_found_all_the_same(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "CHUNK", 3)
+    monkeypatch.setattr(paging, "MOST_COUNTED", 6)
+
+    async def work(store: Store) -> None:
+        for number in range(12):
+            text = f"What of {'odd' if number % 2 else 'even'} {number}?"
+            await store.add(item(f"c{number:02}", asked=NOW + number, requests={"q": question(text)}))
+        assert (await store.page(Wanted(words=["even"]), most=2)).total is None
+        assert (await store.page(Wanted(words=["even"]), most=20)).total == 6
+        assert (await store.page(Wanted(words=["11"]), most=2)).total == 1
+        assert (await store.page(Wanted(), most=2)).total == 12
+        found: list[str] = []
+        after = None
+        while True:
+            page = await store.page(Wanted(words=["odd"]), after=after, most=2)
+            found += [line.id for line in page.lines]
+            if (after := page.after) is None:
+                break
+        assert found == [f"c{number:02}" for number in range(1, 12, 2)]
+
+    place.run(work)
+
+
+@pytest.mark.parametrize("words", [(), ("what",)])
+def test_a_page_that_is_just_full_is_the_last(place: Place, words: tuple[str, ...]) -> None:
+    async def work(store: Store) -> None:
+        for number in range(4):
+            await store.add(item(f"c{number}"))
+        page = await store.page(Wanted(words=words), most=4)
+        assert (len(page.lines), page.after, page.total) == (4, None, 4)
+        page = await store.page(Wanted(words=words), most=3)
+        assert (len(page.lines), page.after is None, page.total) == (3, False, 4)
+
+    place.run(work)
+
+
+@pytest.mark.parametrize("words", [(), ("what",)])
+def test_a_page_has_a_line_at_least_and_no_more_than_are_allowed(
+    place: Place, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "MOST", 2)
+
+    async def work(store: Store) -> None:
+        for number in range(4):
+            await store.add(item(f"c{number}"))
+        for most, size in ((1000, 2), (0, 1), (-1, 1)):
+            page = await store.page(Wanted(words=words), most=most)
+            assert (len(page.lines), page.after is None, page.total) == (size, False, 4)
+
+    place.run(work)
+
+
+@pytest.mark.parametrize("words", [(), ("what",)])
+@pytest.mark.parametrize("statuses", [("done",), ("done", "waiting")])
+def test_where_some_have_ended_what_changed_last_comes_first_page_by_page(
+    place: Place, words: tuple[str, ...], statuses: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "CHUNK", 2)
+
+    async def work(store: Store) -> None:
+        for number in range(6):
+            asked, changed = NOW - number * 7 % 5, NOW + number
+            status = statuses[number % len(statuses)]
+            await store.add(item(f"c{number}", asked=asked, changed=changed, status=status))
+        await store.add(item("other", status="failed"))
+        found: list[str] = []
+        after = None
+        while True:
+            page = await store.page(Wanted(statuses, words), after=after, most=1)
+            assert page.total == 6
+            found += [line.id for line in page.lines]
+            if (after := page.after) is None:
+                break
+        assert found == [f"c{number}" for number in reversed(range(6))]
+
+    place.run(work)
+
+
 def test_words_are_looked_for_in_server_target_caller_and_headline(place: Place) -> None:
     async def work(store: Store) -> None:
         facts: dict[str, Any] = {"server": "https://Alpha.example/mcp", "params": {"name": "Beta", "arguments": {}}}
-        await store.add(item("one", caller="Gamma", requests={"q": question("Delta STRASSE?")}, **facts))
+        await store.add(item("one", caller="Gamma", requests={"q": question("Delta STRASSE, mit Maß?")}, **facts))
         await store.add(item("two"))
-        for word in ("alpha", "BETA", "gamma", "delta", "straße"):
+        for word in ("alpha", "BETA", "gamma", "delta", "straße", "MASS"):
             assert await lines(store, word) == ["one"]
         assert await lines(store, "alpha", "delta") == ["one"]
         assert await lines(store, "alpha", "nothing") == []
@@ -431,7 +563,15 @@ def test_every_question_of_a_call_is_looked_at_while_it_waits_while_it_goes_on_a
 def test_a_place_that_is_none_is_refused(place: Place) -> None:
     async def work(store: Store) -> None:
         await store.add(item())
+        assert (await store.page(Wanted(), after="WzEsImEiXQ")).lines
         for after in ("", "x", "é", "W10", "eA", "WzEsMl0", "WyJhIiwiYiJd", "A" * 10_000, "W05hTiwiYSJd", "bnVsbA"):
+            with pytest.raises(CallerError):
+                await store.page(Wanted(), after=after)
+        for after in ("WzEs    ImEiXQ", "WzEs****ImEiXQ"):
+            with pytest.raises(CallerError):
+                await store.page(Wanted(), after=after)
+        for moment in ("true", "1e999", "-1e999", "1" * 400, "null"):
+            after = base64.urlsafe_b64encode(f'[{moment}, "a"]'.encode()).decode().rstrip("=")
             with pytest.raises(CallerError):
                 await store.page(Wanted(), after=after)
 
@@ -498,6 +638,44 @@ def test_a_claim_that_is_given_back_is_due_when_it_says_so_unless_it_was_answere
     place.run(work)
 
 
+def test_what_is_named_is_not_claimed_nor_what_is_at_a_server_that_is_named(place: Place) -> None:
+    async def work(store: Store) -> None:
+        for number, server in enumerate(("https://a.example/mcp", "https://a.example/mcp", "https://b.example/mcp")):
+            await store.add(item(f"c{number}", server=server, due=NOW + number))
+        first = await store.claim(NOW + 9, 30, without=["c0", "https://b.example/mcp"])
+        assert first is not None
+        assert first.id == "c1"
+        assert await store.claim(NOW + 9, 30, without=["c0", "https://b.example/mcp"]) is None
+        assert await store.claim(NOW + 9, 30, without=["c0", "c2"]) is None
+
+    place.run(work)
+
+
+@pytest.mark.parametrize("place", ["postgres"], indirect=True)
+def test_claims_are_held_by_the_databases_clock(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes on several machines, whose clocks differ by more than a claim is long."""
+
+    async def work(store: Store) -> None:
+        began = time.time()
+        clocks = {"right": began, "fast": began + 100, "slow": began - 100}
+
+        def at(clock: str) -> float:
+            monkeypatch.setattr("turnwise.inbox.postgres.time.time", lambda: clocks[clock])
+            return clocks[clock]
+
+        await store.add(item(due=began - 200), [Hook("msg_1", "https://example.com/", "{}", began, began - 200)])
+        claimed = await store.claim(at("slow"), 30)
+        assert claimed is not None
+        assert await store.claim_hook(at("slow"), 30) is not None
+        for clock in clocks:
+            assert await store.claim(at(clock), 30) is None, clock
+            assert await store.claim_hook(at(clock), 30) is None, clock
+        await store.renew(claimed, at("fast") - 1)  # It is over, by the clock of who said so.
+        assert await store.claim(at("slow"), 30) is not None
+
+    place.run(work)
+
+
 def test_to_put_an_item_ends_its_claim(place: Place) -> None:
     async def work(store: Store) -> None:
         await store.add(item(due=NOW))
@@ -557,6 +735,22 @@ def test_hooks_are_kept_with_the_step_they_tell_of_and_told_by_one(place: Place)
         assert await store.claim_hook(NOW + 90, 30) == hook._replace(due=NOW + 90, tries=1)
         await store.end_hook("msg_1")
         assert await store.claim_hook(NOW + 1000, 30) is None
+
+    place.run(work)
+
+
+def test_hooks_of_some_places_are_left_alone_while_those_of_others_are_told(place: Place) -> None:
+    async def work(store: Store) -> None:
+        there, elsewhere = "msg_aaaaaaaa", "msg_bbbbbbbb"
+        hooks = [Hook(f"{start}{n}", "https://x.example/", "{}", NOW, NOW + n) for n, start in enumerate([there] * 2)]
+        await store.add(item(), [*hooks, Hook(f"{elsewhere}0", "https://y.example/", "{}", NOW, NOW + 5)])
+        found = await store.claim_hook(NOW + 10, 30, without=[there])
+        assert found is not None
+        assert found.url == "https://y.example/"
+        assert await store.claim_hook(NOW + 10, 30, without=[there]) is None
+        assert await store.claim_hook(NOW + 10, 30, without=[elsewhere]) == hooks[0]
+        assert await store.claim_hook(NOW + 10, 30, without=[there, elsewhere]) is None
+        assert await store.claim_hook(NOW + 10, 30) == hooks[1]
 
     place.run(work)
 

@@ -1,20 +1,26 @@
 """`turnwise inbox`: a page, and an API, on which people answer what calls ask."""
 
 import asyncio
+import errno
 import os
-import secrets
 import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 import typer
 
 from ..errors import CallerError
 from ..transports.door import LOCAL
+from .inbox_secrets import CANNOT_SERVE, BadSecrets, Secrets, find_secrets
 from .key_options import key_source
-from .keys import KeySource, NoKeys
+from .keys import NoKeys
+from .reloading import SIGNAL, hold_back, let_through
 from .serve import LEVELS, checked_level
+from .serving import listen, log_lines, serve_figures
 from .showing import fail, note
 
 if TYPE_CHECKING:
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
     from ..inbox.postgres import PostgresInboxStore
     from ..inbox.sqlite import SQLiteInboxStore
 
-CANNOT_SERVE = 3
 DAY = 24 * 3600.0
 GRACE = 5
 _SERVED = {
@@ -40,10 +45,11 @@ POSTGRES = ("postgresql://", "postgres://")
 class _Place(NamedTuple):
     """Where an inbox is served, and under which name."""
 
+    listening: socket.socket
     host: str
-    port: int
     url: str | None
     log_level: str
+    metrics: tuple[str, int] | None
 
 
 def inbox(  # noqa: PLR0913, PLR0917 - a command's options
@@ -55,50 +61,97 @@ def inbox(  # noqa: PLR0913, PLR0917 - a command's options
         str | None, typer.Option(help="A file with one key a line, which seal the store; the first is used for new.")
     ] = None,
     keys_env: Annotated[str | None, typer.Option(help="A variable with keys between commas.")] = None,
-    tokens_file: Annotated[Path | None, typer.Option(help="A file with name:token lines: who may come in.")] = None,
+    tokens_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with name:token lines: who may come in; with `caller` or `reader` behind it, for less."
+        ),
+    ] = None,
     allowed_host: Annotated[list[str] | None, typer.Option(help="A Host that is let in; give several.")] = None,
+    caller_header: Annotated[
+        str | None, typer.Option(help="The header by which a proxy tells people apart, such as X-Real-IP.")
+    ] = None,
     server: Annotated[
         list[str] | None, typer.Option(help="A server, or the beginning of its URL, whose calls are taken; all unless.")
+    ] = None,
+    credentials_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with lines of a server's URL and its Authorization, for calls with none."),
     ] = None,
     hook_secret_env: Annotated[
         str | None, typer.Option(help="A variable with secrets (whsec_…) between spaces, which sign hooks.")
     ] = None,
+    hook: Annotated[
+        list[str] | None, typer.Option(help="A URL that is told of every question and end; give several.")
+    ] = None,
+    allowed_hook: Annotated[
+        list[str] | None, typer.Option(help="A URL, or its beginning, that callers may have told; any unless given.")
+    ] = None,
+    hook_words: Annotated[bool, typer.Option("--hook-words", help="Tell it what the questions say, too.")] = False,
     retention: Annotated[float, typer.Option(min=0.0, help="Days for which what has ended is kept.")] = 30.0,
+    metrics_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve figures for Prometheus.")] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address for figures.")] = "127.0.0.1",
     takeover: Annotated[float, typer.Option(min=0.5, help="Seconds until a dead inbox's work is taken up.")] = 30.0,
-    log_level: Annotated[str, typer.Option(callback=checked_level, help=" | ".join(LEVELS))] = "warning",
+    log_level: Annotated[str, typer.Option(callback=checked_level, help=" | ".join(LEVELS))] = "info",
 ) -> None:
-    """Serve an inbox: people answer there what calls ask, and the calls go on from there."""
+    """Serve an inbox: people answer there what calls ask, and the calls go on from there. SIGHUP reads keys, tokens and
+    credentials again.
+    """
+    hold_back()
     try:
+        from ..inbox import app  # noqa: F401 - so that nothing is drawn or written for pages that cannot be shown
         from ..inbox.desk import Inbox
         from ..inbox.door import Door
         from ..inbox.working import WorkOptions
     except ModuleNotFoundError as error:
         _explain(error)
-    if url is not None and not url.startswith(("http://", "https://")):
-        fail(f"--url is where people reach the inbox, with its scheme: https://{url}", 2)
-    if not store.startswith(POSTGRES) and ("://" in store or not Path(store).absolute().parent.is_dir()):
-        fail(f"--store is the path of a file, in a folder that is there, or {POSTGRES[0]}...; not {store}", 2)
-    kept = _store(store, key_source(keys_file, keys_env))
-    tokens, drawn = _tokens(tokens_file, None if store.startswith(POSTGRES) else Path(store))
+    source, is_shared = key_source(keys_file, keys_env), store.startswith(POSTGRES)
+    _check(url, store, has_keys=bool(source), has_tokens=tokens_file is not None)
+    log_lines(log_level.upper())
     is_secure = (url or "").startswith("https://")
-    try:
-        desk = Inbox(
-            kept,
-            url=url,
-            hook_secrets=_secrets(hook_secret_env),
-            servers=server or None,
-            work=WorkOptions(retention=retention * DAY, claim_seconds=takeover),
-        )
-        hosts = None if allowed_host is None and url is None else [*(allowed_host or ()), *_names(url)]
-        door = Door(tokens, kept, is_secure=is_secure, bind=host, hosts=hosts)
-    except ValueError as error:
-        fail(str(error), 2)
     if host not in (*LOCAL, "::1") and not is_secure:
         note(f"Others reach {host}, and tokens travel in the clear: put a proxy with TLS before it; say --url.", "red")
-    raise typer.Exit(_serve(desk, door, _Place(host, port, url, log_level), drawn))
+    with _listening(host, port) as listening:
+        found = find_secrets(source, tokens_file, None if is_shared else Path(store))
+        found = found._replace(credentials=credentials_file)
+        kept = _store(store, found)
+        try:
+            desk = Inbox(
+                kept,
+                url=url,
+                **_hooks(hook_secret_env, hook, hook_words),
+                allowed_hooks=allowed_hook or None,
+                servers=server or None,
+                credentials=found.read_credentials(),
+                work=WorkOptions(retention=retention * DAY, claim_seconds=takeover),
+            )
+            hosts = None if allowed_host is None and url is None else [*(allowed_host or ()), *_names(url)]
+            tokens = found.read_tokens()
+            door = Door(tokens, kept, is_secure=is_secure, bind=host, hosts=hosts, caller_header=caller_header)
+        except (ValueError, BadSecrets) as error:
+            fail(str(error), 2)
+        found.warn()
+        metrics = None if metrics_port is None else (metrics_host, metrics_port)
+        raise typer.Exit(_serve(desk, door, _Place(listening, host, url, log_level, metrics), found))
 
 
-def _explain(error: ImportError) -> Any:
+def _check(url: str | None, store: str, *, has_keys: bool, has_tokens: bool) -> None:
+    """End where what was said cannot be meant."""
+    if url is not None and not url.startswith(("http://", "https://")):
+        fail(f"--url is where people reach the inbox, with its scheme: https://{url}", 2)
+    if url is not None and any(mark in url for mark in "?#@"):
+        fail(f"--url is a scheme, a host and a path, with neither ? nor # nor a user in it; not {url}", 2)
+    if not store.startswith(POSTGRES) and ("://" in store or not Path(store).absolute().parent.is_dir()):
+        fail(f"--store is the path of a file, in a folder that is there, or {POSTGRES[0]}...; not {store}", 2)
+    if not store.startswith(POSTGRES):
+        return
+    if not has_keys:
+        fail("an inbox in PostgreSQL is shared, and so are its keys: give --keys-file or --keys-env", 2)
+    if not has_tokens and not sys.stderr.isatty():
+        fail("an inbox in PostgreSQL is shared, and so is who may come in: give --tokens-file", 2)
+
+
+def _explain(error: ImportError) -> NoReturn:
     """Say what to install. The store in PostgreSQL says by itself which extra it needs, and brings the cause along."""
     missing = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     if missing.name not in ("fastapi", "starlette", "jinja2", "asyncpg"):
@@ -111,72 +164,34 @@ def _names(url: str | None) -> list[str]:
     return [] if url is None else [urlsplit(url).netloc.lower(), *LOCAL]
 
 
-def _store(name: str, source: KeySource) -> "SQLiteInboxStore | PostgresInboxStore":
-    """The store of this name. SQLite without keys gets a file with one beside it."""
+def _store(name: str, found: Secrets) -> "SQLiteInboxStore | PostgresInboxStore":
+    """The store of this name, under these keys."""
     try:
+        keys = found.keys.read()
         if name.startswith(POSTGRES):
-            if not source:
-                fail("an inbox in PostgreSQL is shared, and so are its keys: give --keys-file or --keys-env", 2)
             from ..inbox.postgres import PostgresInboxStore
 
-            return PostgresInboxStore(name, source.read())
+            return PostgresInboxStore(name, keys)
         from ..inbox.sqlite import SQLiteInboxStore
 
-        keys = source if source else _drawn(Path(name))
-        found = SQLiteInboxStore(name, keys.read())
+        return SQLiteInboxStore(name, keys)
     except ImportError as error:
         _explain(error)
     except NoKeys as error:
         fail(str(error), 2)
-    if warning := keys.warning():
-        note(warning, "red")
-    return found
 
 
-def _drawn(store: Path) -> KeySource:
-    """The file with the key of a store, beside it; drawn with the store."""
-    path = store.with_name(store.name + ".key")
-    if not path.exists():
-        if store.exists() and store.stat().st_size:
-            fail(f"{path}, with the key of {store}, is not there: without it nothing in the store can be read", 2)
-        _written(path, secrets.token_urlsafe(32))
-        note(f"A key was drawn for {store}: it is in {path}. Keep both, and keep them apart in backups.")
-    return KeySource(str(path))
-
-
-def _written(path: Path, secret: str) -> str:
-    """A secret in a file that only its owner reads: this one, or the one that is there."""
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket, before anything is drawn or made for an inbox that could not be served."""
     try:
-        file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(file, "w") as opened:
-            opened.write(secret + "\n")
-    except FileExistsError:
-        return path.read_text().strip()
+        return listen(host, port)
     except OSError as error:
-        fail(f"{path}: {error.strerror}", CANNOT_SERVE)
-    return secret
+        hint = "; does an inbox run there already? --port takes another" if error.errno == errno.EADDRINUSE else ""
+        fail(f"{host}:{port} cannot be listened on: {error.strerror or error}{hint}", CANNOT_SERVE)
 
 
-def _tokens(path: Path | None, store: Path | None) -> tuple[dict[str, str], str | None]:
-    """Names by token, and the token that was drawn if none was given. That of a store in a file is kept beside it: who
-    waits for a call goes on waiting when the inbox is started again.
-    """
-    from ..inbox.door import read_tokens
-
-    if path is None:
-        drawn = secrets.token_urlsafe(24)
-        if store is not None:
-            drawn = _written(store.with_name(store.name + ".token"), drawn)
-        return {drawn: "you"}, drawn
-    try:
-        tokens = read_tokens(path.read_text())
-    except (OSError, ValueError) as error:
-        fail(f"{path}: {error.strerror if isinstance(error, OSError) else error}", 2)
-    if not tokens:
-        fail(f"{path} has no token in it: lines are name:token", 2)
-    if warning := KeySource(str(path)).warning():
-        note(warning, "red")
-    return tokens, None
+def _hooks(variable: str | None, urls: list[str] | None, words: bool) -> dict[str, Any]:
+    return {"hook_secrets": _secrets(variable), "hooks": urls or (), "hook_words": words}
 
 
 def _secrets(variable: str | None) -> list[str]:
@@ -187,44 +202,95 @@ def _secrets(variable: str | None) -> list[str]:
     return text.split()
 
 
-def _serve(desk: "Inbox", door: "Door", place: _Place, drawn: str | None) -> int:
+def _app(desk: "Inbox", door: "Door", place: _Place) -> Any:
+    """The application, at the path that the URL has."""
+    from ..inbox.app import create_app
+
+    try:
+        return create_app(desk, door, base=urlsplit(place.url or "").path)
+    except ValueError as error:
+        fail(f"--url {place.url}: {error}", 2)
+
+
+def _serve(desk: "Inbox", door: "Door", place: _Place, found: Secrets) -> int:
     """Until a signal: 0 where it ended in good order."""
     import uvicorn
-
-    from ..inbox.app import create_app
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             if self.started:
-                port = self.servers[0].sockets[0].getsockname()[1]
-                _welcome(desk, place, port, drawn)
+                _welcome(desk, place, found)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             desk.let_go()  # Those who wait for changes would keep it from ending.
             await super().shutdown(sockets)
 
-    options: Any = {"host": place.host, "port": place.port, "log_level": place.log_level, **_SERVED}
-    config = uvicorn.Config(create_app(desk, door), **options)
+    level = "debug" if place.log_level == "debug" else "warning"  # Of its own uvicorn says little that is news.
+    options: Any = {"log_level": level, "log_config": None, **_SERVED}
+    server = Server(uvicorn.Config(_app(desk, door, place), **options))
 
     async def run() -> bool:
-        await desk.store.changes(None)  # Whether it can be used, before anybody comes.
-        server = Server(config)
-        await server.serve()
+        await found.check(desk, found.keys.read())  # Whether the store can be used and read, before anybody comes.
+        async with _counting(desk, place.metrics):
+            with _heeding(lambda: found.reload(desk, door)):
+                await server.serve(sockets=[place.listening])
         await desk.store.aclose()
         return server.started
 
     try:
         return 0 if asyncio.run(run()) else CANNOT_SERVE
-    except CallerError as error:
+    except (CallerError, NoKeys, OSError) as error:
         fail(str(error), CANNOT_SERVE)
     except KeyboardInterrupt:
         return 0
 
 
-def _welcome(desk: "Inbox", place: _Place, port: int, drawn: str | None) -> None:
+@contextmanager
+def _heeding(reload: Callable[[], Coroutine[Any, Any, None]]) -> Iterator[None]:
+    """Read again what is in files whenever SIGHUP comes, where there is such a signal."""
+    if SIGNAL is None:
+        yield
+        return
+    loop, under_way = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    def heed() -> None:
+        under_way.add(task := loop.create_task(reload()))
+        task.add_done_callback(under_way.discard)
+
+    loop.add_signal_handler(SIGNAL, heed)
+    let_through()
+    try:
+        yield
+    finally:
+        hold_back()
+        loop.remove_signal_handler(SIGNAL)
+
+
+@asynccontextmanager
+async def _counting(desk: "Inbox", metrics: tuple[str, int] | None) -> AsyncIterator[None]:
+    """Figures for Prometheus, where they are wanted."""
+    if metrics is None:
+        yield
+        return
+    from ..inbox.figures import Figures
+
+    desk.notes = figures = Figures()
+    serve_figures(*metrics)
+    following = asyncio.create_task(figures.follow(desk))
+    try:
+        yield
+    finally:
+        following.cancel()
+
+
+def _welcome(desk: "Inbox", place: _Place, found: Secrets) -> None:
+    port = place.listening.getsockname()[1]
     host = f"[{place.host}]" if ":" in place.host else place.host
     desk.url = (place.url or f"http://{host}:{port}").rstrip("/")
     note(f"The inbox is at {desk.url}/")
-    if drawn is not None:
-        note(f"Sign in at {desk.url}/login with the token {drawn}")
+    if found.drawn is None:
+        return
+    # What is no terminal is a journal, which keeps what it is told and shows it to others.
+    is_private = sys.stderr.isatty() or found.tokens is None
+    note(f"Sign in at {desk.url}/login with the token {found.drawn if is_private else f'in {found.tokens}'}")

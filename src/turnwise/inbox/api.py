@@ -25,12 +25,23 @@ from .._json import decode, encode
 from .._pending import Pending
 from .._version import __version__
 from ..errors import AlreadyAnswered, CallerError, UnknownPending
+from .aside import aside
 from .desk import Inbox
 from .door import API_HEADERS, Door, TooManyAttempts
-from .model import Misfits, TooLate, Unreadable, Wanted
-from .views import Answers, HandOverCall, HandOverTask, ItemView, ListQuery, PageView, Problem, WaitQuery
+from .model import Item, Misfits, TooLate, Unreadable, Wanted
+from .rights import Member
+from .views import (
+    Answers,
+    Authorization,
+    HandOverCall,
+    HandOverTask,
+    ItemView,
+    ListQuery,
+    PageView,
+    Problem,
+    WaitQuery,
+)
 
-PREFIX = "/api/v1"
 LARGEST_BODY = 1024 * 1024
 MOST_WORDS = 20
 UNFIT = "The request is not as the API is described: see errors."
@@ -41,6 +52,7 @@ ItemId = Annotated[str, Path(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9
 _WORDS = {
     400: "It cannot be read.",
     401: "No token was shown, or one that is not known.",
+    403: "The token is not good for this.",
     404: "There is no such item.",
     409: "Somebody was first, or it is over.",
     413: "It is too large.",
@@ -68,7 +80,7 @@ class _StrictRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             kind = request.headers.get("content-type", "").partition(";")[0].strip()
-            if request.method == "POST" and not _JSON.fullmatch(kind):
+            if self.body_field is not None and not _JSON.fullmatch(kind):
                 raise HTTPException(415, "Send the body as JSON, with the header content-type: application/json.")
             return await handler(_StrictRequest(request.scope, request.receive))
 
@@ -113,7 +125,7 @@ def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {"description": _WORDS[status], "model": Problem, "content": {PROBLEM: {"schema": schema}}}
-        for status in (*statuses, 401, 421, 429, 503)
+        for status in (*statuses, 401, 403, 421, 429, 503)
     }
 
 
@@ -135,64 +147,139 @@ def _described(describe: Callable[[], dict[str, Any]]) -> Callable[[], dict[str,
 def _routes(inbox: Inbox, door: Door) -> APIRouter:
     bearer = HTTPBearer(auto_error=False, description="A token of the inbox.")
 
-    def who(request: Request, _: Annotated[Any, Depends(bearer)]) -> str:
-        address = request.client.host if request.client is not None else ""
-        name = door.caller(request.headers.get("authorization"), address)
-        if name is None:
+    def who(request: Request) -> Member:
+        address = door.address(request.headers.raw, request.client.host if request.client is not None else None)
+        member = door.caller(request.headers.get("authorization"), address)
+        if member is None:
             raise HTTPException(401, "Show a token of this inbox.", {"WWW-Authenticate": "Bearer"})
-        return name
+        return member
 
     router = APIRouter(route_class=_StrictRoute, tags=["items"], generate_unique_id_function=lambda route: route.name)
-    known = Annotated[str, Depends(who)]
-    _add_looking(router, inbox, known)
+
+    async def caller(request: Request, _: Annotated[Any, Depends(bearer)] = None) -> Member:
+        return who(request)  # What is not async would be called in a thread each time.
+
+    known = Annotated[Member, Depends(caller)]
+    _add_looking(router, inbox, known, who)
     _add_changing(router, inbox, known)
+    _add_halting(router, inbox, known)
     return router
 
 
-def _add_looking(router: APIRouter, inbox: Inbox, known: Any) -> None:
+def _see(member: Member, item: Item) -> Item:
+    """The same. What somebody may not see is as if it were not there."""
+    if not member.may_see(item.caller):
+        raise UnknownPending(item.id)
+    return item
+
+
+def _check_bringing(member: Member) -> None:
+    if not member.may_hand_over:
+        raise HTTPException(403, "This token is for looking only.")
+
+
+async def _check_change(inbox: Inbox, member: Member, item_id: str) -> None:
+    """Whether they may change this item, in whatever way but by an answer."""
+    _check_bringing(member)
+    if not member.may_browse:
+        _see(member, await inbox.get(item_id))
+
+
+def _name_for(member: Member, named: str | None) -> str | None:
+    """The caller that a request is about; who is one may name no other."""
+    if named is not None and not member.may_see(named):
+        raise HTTPException(403, f"This token is {member.name}'s, and for no other caller.")
+    return named if member.may_browse else member.name
+
+
+def _add_looking(router: APIRouter, inbox: Inbox, known: Any, who: Callable[[Request], Member]) -> None:
     @router.get("/items", responses=_problems(422))
-    async def list_items(query: Annotated[ListQuery, Query()], name: known) -> PageView:
+    async def list_items(query: Annotated[ListQuery, Query()], member: known) -> PageView:
         """List items: what waits, oldest question first; with ended ones, what changed last comes first."""
         statuses = tuple(dict.fromkeys(query.status)) or Wanted().statuses
-        wanted = Wanted(statuses, query.q.split()[:MOST_WORDS], query.caller)
+        wanted = Wanted(statuses, query.q.split()[:MOST_WORDS], _name_for(member, query.caller))
         return PageView.of(await inbox.page(wanted, after=query.after, most=query.limit))
 
-    @router.get("/items/{item_id}", responses=_problems(404, 422))
-    async def get_item(item_id: ItemId, query: Annotated[WaitQuery, Query()], name: known) -> ItemView:
+    @router.get("/items/{item_id}", response_model=ItemView, responses=_problems(404, 422))
+    async def get_item(
+        item_id: ItemId, query: Annotated[WaitQuery, Query()], member: known, request: Request
+    ) -> Response:
         """Look at an item. With `wait` and `revision`, as soon as it has another revision, or has ended."""
-        item = await inbox.get(item_id)
+        item = _see(member, await inbox.get(item_id))
         if query.wait and query.revision == item.revision and not item.is_over:
             item = await inbox.changed_from(item_id, item.revision, query.wait)
-        return ItemView.of(item, inbox.page_of(item.id))
+            _see(who(request), item)  # Whose token was dropped meanwhile hears no more.
+        return await _shown(item, inbox)
 
 
 def _add_changing(router: APIRouter, inbox: Inbox, known: Any) -> None:
-    @router.post("/items", status_code=201, responses={200: _SAME, **_problems(400, 409, 413, 415, 422)})
-    async def hand_over(body: HandOverCall | HandOverTask, response: Response, name: known) -> ItemView:
+    @router.post(
+        "/items", status_code=201, response_model=ItemView, responses={200: _SAME, **_problems(400, 409, 413, 415, 422)}
+    )
+    async def hand_over(body: HandOverCall | HandOverTask, request: Request, member: known) -> Response:
         """Hand over a call with its questions, or a task. Who does so twice gets the same item again."""
-        call = (
-            Pending.from_json(_text(body.pending))
-            if isinstance(body, HandOverCall)
-            else TaskInHand.from_json(_text(body.task))
-        )
-        terms = {"authorization": body.authorization, "hook": body.hook, "seconds": body.seconds}
+        _check_bringing(member)
+        caller = _name_for(member, body.caller or None) or member.name
+        call = await aside(_call, body)
+        terms: Any = {"authorization": body.authorization, "hook": body.hook, "seconds": body.seconds}
+        terms |= {"restart_expired": bool(body.restart_expired)}
+        terms |= {"drafts": body.drafts} if isinstance(body, HandOverCall) else {}
         began = time.time()
-        item = await inbox.hand_over(call, caller=body.caller or name, **terms)  # type: ignore[arg-type]
-        if item.came < began:
-            response.status_code = 200
-        response.headers["Location"] = f"{PREFIX}/items/{item.id}"
-        return ItemView.of(item, inbox.page_of(item.id))
+        item = _see(member, await inbox.hand_over(call, caller=caller, **terms))
+        place = f"{request.scope.get('root_path', '')}/items/{item.id}"
+        return await _shown(item, inbox, 200 if item.came < began else 201, {"Location": place})
 
-    @router.post("/items/{item_id}/answers", responses=_problems(400, 404, 409, 413, 415, 422))
-    async def answer_item(item_id: ItemId, body: Answers, name: known) -> ItemView:
+    @router.post("/items/{item_id}/answers", response_model=ItemView, responses=_problems(400, 404, 409, 413, 415, 422))
+    async def answer_item(item_id: ItemId, body: Answers, member: known) -> Response:
         """Answer questions of a round, all or some. The call goes on as soon as all are answered."""
-        item = await inbox.answer(item_id, body.answers, round=body.round, by=name)
-        return ItemView.of(item, inbox.page_of(item.id))
+        if not member.may_answer:
+            raise HTTPException(403, "This token is not for answering.")
+        item = await inbox.answer(item_id, body.answers, round=body.round, by=member.name)
+        return await _shown(item, inbox)
 
-    @router.delete("/items/{item_id}", responses=_problems(404, 409, 422))
-    async def withdraw_item(item_id: ItemId, name: known) -> ItemView:
-        """End an item without a result. Its server is not told."""
-        return ItemView.of(await inbox.withdraw(item_id, by=name), inbox.page_of(item_id))
+    @router.delete("/items/{item_id}", response_model=ItemView, responses=_problems(404, 409, 422))
+    async def withdraw_item(item_id: ItemId, member: known) -> Response:
+        """End an item without a result. The server of a task is asked to stop it; `cancelled` says if it took that."""
+        await _check_change(inbox, member, item_id)
+        return await _shown(await inbox.withdraw(item_id, by=member.name), inbox)
+
+
+def _add_halting(router: APIRouter, inbox: Inbox, known: Any) -> None:
+    @router.post("/items/{item_id}/restart", response_model=ItemView, responses=_problems(404, 409, 422))
+    async def restart_item(item_id: ItemId, member: known) -> Response:
+        """Begin a call anew whose server no longer took its state. What it did before may be done again."""
+        await _check_change(inbox, member, item_id)
+        return await _shown(await inbox.restart(item_id, by=member.name), inbox)
+
+    @router.put(
+        "/items/{item_id}/authorization", response_model=ItemView, responses=_problems(400, 404, 409, 413, 415, 422)
+    )
+    async def authorize_item(item_id: ItemId, body: Authorization, member: known) -> Response:
+        """Give other credentials for an item's server. What was held for want of them goes on."""
+        await _check_change(inbox, member, item_id)
+        item = await inbox.authorize(item_id, body.authorization, revision=body.revision)
+        return await _shown(item, inbox)
+
+    @router.post("/items/{item_id}/retry", response_model=ItemView, responses=_problems(404, 409, 422))
+    async def retry_item(item_id: ItemId, member: known) -> Response:
+        """Try again what is held, with the credentials that there are."""
+        await _check_change(inbox, member, item_id)
+        return await _shown(await inbox.retry(item_id), inbox)
+
+
+def _call(body: HandOverCall | HandOverTask) -> Pending | TaskInHand:
+    if isinstance(body, HandOverCall):
+        return Pending.from_json(_text(body.pending), raw_questions=True)
+    return TaskInHand.from_json(_text(body.task))
+
+
+async def _shown(item: Item, inbox: Inbox, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An item as a reply. FastAPI would copy a large one several times, while everybody waits."""
+
+    def drawn() -> bytes:
+        return encode(vars(ItemView.of(item, inbox.page_of(item.id))), default=vars)
+
+    return Response(await aside(drawn), status, dict(headers or {}), "application/json")
 
 
 def _text(call: Mapping[str, Any] | str) -> str | bytes:
@@ -273,8 +360,8 @@ class _Guarded:
             await send(message)
 
         length = headers.get("content-length", "0")
-        if not self._door.serves(headers.get("host")):
-            await _problem(421, "This Host is not served here.")(scope, receive, sent)
+        if (why := self._door.refusal(headers.get("host"))) is not None:
+            await _problem(421, why)(scope, receive, sent)
         elif not (length.isascii() and length.isdigit()) or int(length[:20]) > LARGEST_BODY:
             await _problem(413, f"A request has at most {LARGEST_BODY} bytes.")(scope, receive, sent)
         else:

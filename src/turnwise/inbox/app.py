@@ -4,39 +4,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .api import create_api
+from .around import Headed, Noted, Placed, Working, checked_base, probes
 from .desk import Inbox
-from .door import PAGE_HEADERS, Door
+from .door import Door
 from .web import PATIENCE, Pages, problem_page
 
 API = "/api/v1"
 _SAID = {404: ("Nothing is here", "The address leads nowhere."), 405: ("Not in this way", "Open the page again.")}
-
-
-class _Headers:
-    """Gives every reply the headers of a page, where it has no others."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_on(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                if "etag" in headers:  # A file: the browser may keep it, and asks whether it is still the same.
-                    headers.setdefault("cache-control", "no-cache")
-                for name, value in PAGE_HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_on)
 
 
 class _Beside:
@@ -54,15 +35,13 @@ class _Beside:
             await self._app(scope, receive, send)
 
 
-async def _said(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return problem_page(request, status, *_SAID.get(status, ("That went wrong", "The inbox has logged why.")))
-
-
-def create_app(inbox: Inbox, door: Door, *, patience: float = PATIENCE) -> Starlette:
-    """An application that serves an inbox. Its work runs for as long as the application does.
+def create_app(inbox: Inbox, door: Door, *, patience: float = PATIENCE, base: str = "") -> Starlette:
+    """An application that serves an inbox. Its work runs for as long as the application does; mounted in another, whose
+    lifespan should run `inbox.run()`, it begins with the first request at the latest.
 
     Browsers without a script see what comes of an answer if it comes within `patience` seconds; others see it anyway.
+    `base` is the path under which people reach it by a proxy, such as `/inbox`, whether the proxy takes it away or not.
+    Where it is mounted, the path is known without that.
     """
 
     @asynccontextmanager
@@ -70,7 +49,21 @@ def create_app(inbox: Inbox, door: Door, *, patience: float = PATIENCE) -> Starl
         async with inbox.run():
             yield
 
-    routes = Pages(inbox, door, patience=patience).routes
-    handlers = {404: _said, 405: _said, 500: _said}
-    middleware = [Middleware(_Beside, api=create_api(inbox, door)), Middleware(_Headers)]
+    async def said(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code in _SAID:
+            return await pages.problem(request, error.status_code, *_SAID[error.status_code])
+        return problem_page(request, 500, "That went wrong", "The inbox has logged why.")
+
+    pages = Pages(inbox, door, patience=patience)
+    routes = [*probes(inbox), *pages.routes]
+    place = checked_base(base, {"api", *(route.path.split("/")[1] for route in routes)})
+    handlers = {404: said, 405: said, 500: said}
+    middleware = [
+        Middleware(Working, inbox=inbox),
+        Middleware(Noted, door=door),
+        Middleware(_Beside, api=create_api(inbox, door)),
+        Middleware(Headed),
+    ]
+    if place:
+        middleware.insert(0, Middleware(Placed, base=place))
     return Starlette(routes=routes, lifespan=life, middleware=middleware, exception_handlers=handlers)

@@ -1,17 +1,19 @@
 """Changes of items as server-sent events for a page: which item has changed, and nothing of what is in it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 
 LONGEST = 600.0
 """A stream ends after so many seconds. The page opens another, and has to be signed in still."""
 BEAT = 15.0
-"""A sign of life at least so often, for proxies that close what is silent."""
+"""A sign of life at least so often: proxies close what is silent, and a page opens it anew."""
 
 
-async def told_of(changes: AsyncIterator[frozenset[str]]) -> AsyncIterator[str]:
-    """Lines of an event stream about these changes."""
+async def told_of(
+    changes: AsyncIterator[frozenset[str]], may_hear: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[str]:
+    """Lines of an event stream about these changes, for as long as its reader may hear of them."""
     ends = asyncio.get_running_loop().time() + LONGEST
     yield "retry: 1000\nevent: change\ndata:\n\n"
     coming: asyncio.Future[frozenset[str]] | None = None
@@ -19,8 +21,10 @@ async def told_of(changes: AsyncIterator[frozenset[str]]) -> AsyncIterator[str]:
         while asyncio.get_running_loop().time() < ends:
             coming = coming or asyncio.ensure_future(anext(changes))
             done, _ = await asyncio.wait({coming}, timeout=BEAT)
+            if not await may_hear():
+                return
             if not done:
-                yield ": still here\n\n"
+                yield "event: beat\ndata:\n\n"
                 continue
             try:
                 changed = coming.result()

@@ -11,22 +11,25 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, cast
 
 from .._fields import FORMATS, Choice, check_field, choices_of, described, number_of
-from .._json import encode
-from .._schemas import check_for_peers
+from ..dialects.answering import read_form
 
 Kind = Literal["text", "lines", "email", "uri", "date", "date-time", "integer", "number", "truth", "one", "several"]
 Typed = Mapping[str, Sequence[str]]
 """What the controls hold, by their names."""
 
-LARGEST, DEEPEST = 64 * 1024, 12
 MOST_FIELDS, MOST_CHOICES = 100, 500
 LONG = 120
-"""A text that may have more characters than this gets several lines."""
+"""A text that cannot have more characters than this gets a single line."""
+SAID = 120
+"""Characters of what an author says of a field that are said again where something does not fit it."""
 MOST_RADIOS = 7
 """More than so many choices are a list that folds."""
+MOST_NAMED = 20
+"""So many choices are named where something is none of them."""
 ZONE = ".zone"
 ANSWER = "Your answer"
 """What the one field of a question is called that wants a single value and has no title of its own."""
+NOT_EMPTY = "cannot be left empty: its default would be sent in place of nothing"
 _HALVES = {
     -9: "30",
     -3: "30",
@@ -41,7 +44,11 @@ _HALVES = {
     12: "45",
     13: "45",
 }
-ZONES = tuple(f"{hour:+03}:{minutes}" for hour in range(-12, 15) for minutes in ["00", *_HALVES.get(hour, "").split()])
+ZONES = tuple(
+    f"{hour:+03}:{minutes}"
+    for hour in range(-12, 15)
+    for minutes in sorted(["00", *_HALVES.get(hour, "").split()], reverse=hour < 0)
+)
 """The offsets from UTC that are in use."""
 _WORDS = {
     **FORMATS,
@@ -112,6 +119,23 @@ class Field:
         """Whether there may be no answer: without one, a default is sent in its place, so with a default there is."""
         return not self.is_required and "default" not in self.part
 
+    @property
+    def default(self) -> str:
+        """What it holds from the start, in words; empty where it holds nothing."""
+        if "default" not in self.part:
+            return ""
+        words = self.worded(self.part["default"]).replace("\n", ", " if self.kind == "several" else " ")
+        return words if words.strip() else "empty"
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether its control must not be emptied: a default would be sent that is not to be seen any more."""
+        return self.is_required or ("default" in self.part and not self._takes_nothing)
+
+    @property
+    def _takes_nothing(self) -> bool:
+        return self.kind in ("text", "lines") and self._fits("")
+
     def bound(self, word: str) -> Any:
         """A bound that a control can take; None where there is none."""
         value = self.part.get(word)
@@ -170,9 +194,9 @@ class Field:
             raise ValueError("is needed")
         if "default" not in self.part:
             return ...
-        if self.kind in ("text", "lines") and self._fits(""):
+        if self._takes_nothing:
             return ""
-        raise ValueError("cannot be left empty: the server would take its own default for it")
+        raise ValueError(NOT_EMPTY)
 
     def _several(self, texts: Sequence[str]) -> Any:
         value = [self.choices[at].value for at in sorted({self._place(text) for text in texts if text})]
@@ -220,6 +244,11 @@ class Field:
     def _check(self, value: Any) -> None:
         if not self._fits(value):
             wanted = self.hint or described(self.part, _WORDS)
+            if self.kind == "one":
+                wanted = f"one of {', '.join(choice.title for choice in self.choices[:MOST_NAMED])}"
+            if "pattern" in self.part and self.description.strip():
+                said = " ".join(self.description.split())
+                raise ValueError(f"does not fit: {said[:SAID]}{'…' * (len(said) > SAID)} ({wanted})")
             raise ValueError(f"is not as wanted: {wanted}" if self.kind == "several" else f"must be {wanted}")
 
 
@@ -248,14 +277,10 @@ def form_of(schema: Any, prefix: str = "") -> Form:
     """The form that a schema describes, with controls named by this prefix and a number; Unfit where there is none."""
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise Unfit("it does not describe a form")
-    if _depth(schema) > DEEPEST:
-        raise Unfit(f"it is more than {DEEPEST} levels deep")
-    if len(encode(schema)) > LARGEST:
-        raise Unfit(f"it has more than {LARGEST // 1024} kB")
     try:
-        check_for_peers(schema)
+        read_form(schema)
     except ValueError as error:
-        raise Unfit(f"it is no JSON Schema: {error}") from None
+        raise Unfit(f"it cannot be used: {error}") from None
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if len(properties) > MOST_FIELDS:
         raise Unfit(f"it has more than {MOST_FIELDS} fields")
@@ -302,8 +327,8 @@ def _kind(name: str, part: Mapping[str, Any], has_choices: bool) -> Kind:
     if form in ("email", "uri", "date", "date-time"):
         return cast("Kind", form)
     most = part.get("maxLength")
-    is_long = "\n" in str(part.get("default", "")) or (isinstance(most, int) and most > LONG)
-    return "lines" if is_long else "text"
+    is_line = (isinstance(most, int) and most <= LONG) or not {"format", "pattern"}.isdisjoint(part)
+    return "text" if is_line and "\n" not in str(part.get("default", "")) else "lines"
 
 
 def pretty(value: Any) -> str:
@@ -317,20 +342,6 @@ def pretty(value: Any) -> str:
 def said(value: Any) -> str:
     """A value as a person reads it."""
     return value if isinstance(value, str) else pretty(value)
-
-
-def _depth(node: Any) -> int:
-    """How many levels there are, counted without going down into them."""
-    level, depth = [node], 0
-    while level and depth <= DEEPEST:
-        depth += 1
-        level = [child for item in level for child in _children(item)]
-    return depth
-
-
-def _children(node: Any) -> list[Any]:
-    inner = node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
-    return [child for child in inner if isinstance(child, Mapping | list)]
 
 
 def _same(one: Any, other: Any) -> bool:

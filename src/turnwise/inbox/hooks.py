@@ -2,11 +2,12 @@
 
 They are signed as Standard Webhooks are: `webhook-id` stays the same however often one is tried, `webhook-timestamp` is
 when it was sent, and `webhook-signature` is `v1,` and the HMAC-SHA256, in base64, of id, timestamp and body with points
-between them. A body has neither answers nor states nor results: who wants those asks the API.
+between them. A body has neither answers nor states nor results: who wants those asks the API. The words of questions
+are in it only where the inbox's operator wants that.
 """
 
 import base64
-import binascii
+import hashlib
 import hmac
 import logging
 import random
@@ -14,12 +15,12 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from .._json import encode
 from ..errors import CallerError
-from .model import Hook, Item
+from .model import PLACE, Hook, Item
 
 if TYPE_CHECKING:
     import aiohttp
@@ -30,7 +31,9 @@ PAUSES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72
 """Seconds before each new try; after the last, about two days on, it is given up."""
 SECONDS = 15.0
 LONGEST_URL = 2000
-Event = Literal["item.asked", "item.ended"]
+MOST_WORDS = 2000
+"""Characters of a question that a hook may be told."""
+Event = Literal["item.asked", "item.held", "item.ended"]
 
 log = logging.getLogger("turnwise.inbox")
 
@@ -61,7 +64,7 @@ class Signer:
 def _secret(text: str) -> bytes:
     try:
         secret = base64.b64decode(text.removeprefix(PREFIX), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         secret = b""
     if not text.startswith(PREFIX) or len(secret) < SHORTEST_SECRET:
         raise ValueError(
@@ -75,7 +78,7 @@ def check_url(url: str) -> str:
     """A URL that may be told: https, or http on this machine; CallerError where it is another."""
     try:
         parts = urlsplit(url)
-        host, has_port = parts.hostname, parts.port is None or 0 < parts.port < 65536
+        host, has_port = parts.hostname, parts.port != 0
     except ValueError:
         raise CallerError("the hook is no URL") from None
     if not host or not has_port or len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
@@ -96,9 +99,17 @@ def _is_local(host: str) -> bool:
         return False
 
 
-def told(item: Item, event: Event, now: float, page: str | None) -> list[Hook]:
-    """What is to be told of an item, where somebody wants to hear of it."""
-    if item.hook is None:
+class Listeners(NamedTuple):
+    """Who is told of every item, besides whom its caller named. With `words`, the questions' texts are told too."""
+
+    urls: Sequence[str] = ()
+    words: bool = False
+
+
+def told(item: Item, event: Event, now: float, page: str | None, everybody: Listeners | None = None) -> list[Hook]:
+    """What is to be told of an item, to whom its caller named and to those who hear of all."""
+    everybody = everybody or Listeners()
+    if item.hook is None and not everybody.urls:
         return []
     data = {
         "id": item.id,
@@ -112,8 +123,26 @@ def told(item: Item, event: Event, now: float, page: str | None) -> list[Hook]:
         **({} if page is None else {"page": page}),
     }
     stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    body = encode({"type": event, "timestamp": stamp, "data": data}).decode()
-    return [Hook(f"msg_{uuid.uuid4().hex}", item.hook, body, now, now)]
+    bodies = {} if item.hook is None else {item.hook: data}
+    bodies |= dict.fromkeys(everybody.urls, {**data, "words": _words(item)} if everybody.words else data)
+    return [
+        Hook(_name(url), url, encode({"type": event, "timestamp": stamp, "data": body}).decode(), now, now)
+        for url, body in bodies.items()
+    ]
+
+
+def _name(url: str) -> str:
+    """An id, which begins alike for all that go to one host: the URL itself is sealed in a store."""
+    place = hashlib.blake2b(urlsplit(url).netloc.encode(), digest_size=16).hexdigest()
+    return f"{f'msg_{place}'[:PLACE]}{uuid.uuid4().hex}"
+
+
+def _words(item: Item) -> dict[str, str]:
+    """What the open questions say, as their server wrote it."""
+    pending = item.pending
+    asked = {key: pending.requests[key] for key in pending.unanswered}
+    texts = {key: request.get("params", {}).get("message") for key, request in asked.items()}
+    return {key: text[:MOST_WORDS] if isinstance(text, str) else "" for key, text in texts.items()}
 
 
 def postponed(hook: Hook, now: float) -> Hook | None:

@@ -9,18 +9,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
+from .._json import is_deeper
 from .._pending import Pending
-from ..dialects.answering import checked_answer
-from ..errors import AlreadyAnswered, CallerError, InvalidAnswer
+from ..dialects.unfit import answer_in_hand, flaw_of
+from ..errors import AlreadyAnswered, CallerError, InvalidAnswer, PeerError
+from .gists import Gist, Outcome, in_a_line
 
-Status = Literal["waiting", "going", "done", "failed", "expired"]
-"""`waiting`: for a person. `going`: all is answered, and the call is carried on. The others are ends."""
-OPEN: tuple[Status, ...] = ("waiting", "going")
+Status = Literal["waiting", "going", "held", "done", "failed", "expired"]
+"""`waiting`: for a person. `going`: all is answered, and the call is carried on. `held`: its server does not take the
+credentials, and nothing is done until it has others. The rest are ends.
+"""
+OPEN: tuple[Status, ...] = ("waiting", "going", "held")
 ENDS: tuple[Status, ...] = ("done", "failed", "expired")
 WHO = 200
 """Characters of a name."""
-HEADLINE = 300
-"""Characters of a headline."""
+UNASKED = -1
+"""The round of a task that has asked nothing yet: its first questions are round 0, as a call's are."""
+DEEPEST = 180
+"""Levels of an answer, and of a result: what is kept is read again, a few levels further down."""
+PLACE = 12
+"""Characters of a hook's id that are the same for all that go to one place."""
+RESEAL_MOST = 20
 MOST_LINES = 20
 """So many questions of an item are looked at where words are looked for."""
 
@@ -76,8 +85,10 @@ class Item:
     hook: str | None = None
     """Where to tell of questions and of the end."""
     given: tuple[Earlier, ...] = field(default=(), repr=False)
+    drafts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What a model would say to a request to it, by key, for people to review; of the round of the hand-over."""
     note: str | None = None
-    """How far a task has come, or why a call did not go on and will be tried again."""
+    """How far a task has come, or why a call did not go on and will be tried again, or is held."""
     result: Mapping[str, Any] | None = field(default=None, repr=False)
     error: str | None = None
     code: int | None = None
@@ -91,6 +102,17 @@ class Item:
     revision: int = 0
     carries: bool = True
     """Whether the inbox carries it on. Otherwise its caller does, as soon as all is answered."""
+    restart_expired: bool = False
+    """Whether it is begun anew by itself where its server no longer takes its state."""
+    may_restart: bool = False
+    """Whether somebody may begin it anew: it ended because its server no longer took its state."""
+    restarted: float | None = None
+    """When it was begun anew, the last time; `restarted_by` says by whom, or is None where it was by itself."""
+    restarted_by: str | None = None
+    withdrawn_by: str | None = None
+    """Who ended it without a result, where somebody did."""
+    cancelled: bool | None = None
+    """Of a task that was withdrawn: whether its server took the wish to stop it."""
     due: float | None = None
     """When it is to be looked at next: to be carried on, to see how a task is getting on, to expire."""
     tries: int = 0
@@ -127,7 +149,13 @@ class Item:
         keys = (*pending.unanswered, *reversed(list(pending.answers)))
         requests = [pending.requests[key] for key in keys if key in pending.requests]
         requests += [earlier.request for earlier in reversed(self.given)]
-        return list(dict.fromkeys(_in_a_line(request) for request in requests[:MOST_LINES]))
+        return list(dict.fromkeys(in_a_line(request) for request in requests[:MOST_LINES]))
+
+    @property
+    def unfit(self) -> dict[str, str]:
+        """The open questions that can only be declined or cancelled, and why."""
+        flaws = {key: flaw(key, self.pending.requests[key]) for key in self.pending.unanswered}
+        return {key: why for key, why in flaws.items() if why is not None}
 
     def answered(self, answers: Mapping[str, Any], *, round: int, by: str, now: float, delay: float = 0.0) -> "Item":
         """The same with these answers. TooLate where somebody was first; Misfits, and nothing changed, where one does
@@ -155,7 +183,15 @@ class Item:
         left = {key: self.pending.requests[key] for key in self.pending.unanswered}
         pending = replace(self.pending, state=None, answers={}, requests=left, given=(), reusable=())
         return replace(
-            self, status=status, changed=now, due=None, note=None, pending=pending, authorization=None, **facts
+            self,
+            status=status,
+            changed=now,
+            due=None,
+            note=None,
+            pending=pending,
+            authorization=None,
+            drafts={},
+            **facts,
         )
 
     def _checked(self, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,8 +200,11 @@ class Item:
             if key not in self.pending.requests:
                 reasons[key] = f"this is not asked; what is asked: {', '.join(self.pending.requests)}"
                 continue
+            if is_deeper(answer, DEEPEST):
+                reasons[key] = f"it is more than {DEEPEST} levels deep"
+                continue
             try:
-                checked[key] = checked_answer(key, self.pending.requests[key], answer)
+                checked[key] = answer_in_hand(key, self.pending.requests[key], answer)
             except InvalidAnswer as error:
                 reasons[key] = error.reason
         if reasons:
@@ -193,9 +232,12 @@ class Item:
         return TooLate(self.id, what)
 
 
-def _in_a_line(request: Mapping[str, Any]) -> str:
-    text = str(request.get("params", {}).get("message") or request["method"])
-    return " ".join(text[: 2 * HEADLINE].split())[:HEADLINE]
+def flaw(key: str, request: Mapping[str, Any]) -> str | None:
+    """Why a question can only be refused; None where it can be answered."""
+    try:
+        return flaw_of(key, request)
+    except PeerError as error:
+        return str(error)
 
 
 class Line(NamedTuple):
@@ -212,11 +254,15 @@ class Line(NamedTuple):
     until: float | None
     changed: float
     is_task: bool
+    round: int = 0
+    gist: Gist = ()
+    """The first arguments of the call."""
+    outcome: Outcome = Outcome()
 
 
 class Wanted(NamedTuple):
     """Which items a list is to have: all of these statuses that contain every one of these words somewhere in server,
-    target, caller or questions, without regard to case.
+    target, caller, arguments, questions, answers or result, of which the beginnings count, without regard to case.
     """
 
     statuses: Sequence[Status] = OPEN
@@ -225,11 +271,11 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some lines, where to go on after them, and how many there are in all of these statuses."""
+    """Some lines, where to go on after them, and how many there are in all; None where that takes too long to count."""
 
     lines: Sequence[Line]
     after: str | None
-    total: int
+    total: int | None
 
 
 class Hook(NamedTuple):
@@ -241,6 +287,14 @@ class Hook(NamedTuple):
     made: float
     due: float
     tries: int = 0
+
+
+class Shut(NamedTuple):
+    """How many items some keys do not open, of how many, and how many of those have not ended."""
+
+    shut: int
+    total: int
+    waiting: int
 
 
 class InboxStore(Protocol):
@@ -275,7 +329,7 @@ class InboxStore(Protocol):
     async def claim(
         self, now: float, seconds: float, *, item_id: str | None = None, without: Sequence[str] = ()
     ) -> Item | None:
-        """An item that nobody has: this one, or the next that is due and whose server is none of these."""
+        """An item that nobody has: this one, or the next that is due, if neither it nor its server is one of these."""
         ...
 
     async def renew(self, item: Item, until: float) -> None:
@@ -298,8 +352,8 @@ class InboxStore(Protocol):
         """Forget what ended longer ago than so many seconds; how many items those were."""
         ...
 
-    async def claim_hook(self, now: float, seconds: float) -> Hook | None:
-        """Something that is due to be told, and that nobody else is telling for so long."""
+    async def claim_hook(self, now: float, seconds: float, *, without: Sequence[str] = ()) -> Hook | None:
+        """Something that is due to be told to none of these places, and that nobody else is telling for so long."""
         ...
 
     async def end_hook(self, hook_id: str) -> None:
@@ -308,6 +362,20 @@ class InboxStore(Protocol):
 
     async def postpone_hook(self, hook: Hook) -> None:
         """It could not be told: it is due again at `hook.due`."""
+        ...
+
+    def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        """Go on with other keys: the first seals from now on, all open."""
+        ...
+
+    async def sealed_elsewhere(self, keys: Sequence[bytes | bytearray | str] | None = None) -> Shut:
+        """How many items none of these keys opens, or none of those in use."""
+        ...
+
+    async def reseal(self, after: str = "", *, most: int = RESEAL_MOST) -> str | None:
+        """Seal some items that have not ended under the first key, where they are under another, and what is to be
+        told; where to go on, or None at the end.
+        """
         ...
 
     async def keep_session(self, name: str, blob: bytes, until: float) -> None:

@@ -1,15 +1,17 @@
 """An inbox in PostgreSQL, for several inbox processes on any number of machines."""
 
 import hashlib
+import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._postgres import Database, migrated
 from ..errors import AlreadyAnswered, UnknownPending
 from . import statements as say
-from .model import Hook, Item, Page, Unreadable, Wanted
+from .model import RESEAL_MOST, Hook, Item, Page, Shut, Unreadable, Wanted
 from .paging import Cut, page
 from .records import Records, Seen
 from .sharing import PendingView
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from .._postgres import Pool
     from .model import InboxStore
 
-PURGE_MOST = 1000
+PURGE_MOST = 100
 _NAMES = ("id", "server", "target", "caller")
 
 
@@ -115,7 +117,7 @@ class PostgresInboxStore:
         name = uuid.uuid4().hex
         which: Any = [_bytes(server) for server in without] if item_id is None else _bytes(item_id)
         statement = say.CLAIM if item_id is None else say.CLAIM_ONE
-        row = await self._database.row(statement, now, now + seconds, name, which)
+        row = await self._database.row(statement, now, now + seconds, name, which, time.time())
         if row is None:
             return None
         try:
@@ -126,7 +128,7 @@ class PostgresInboxStore:
 
     async def renew(self, item: Item, until: float) -> None:
         """Hold a claim for longer."""
-        if await self._database.row(say.RENEW, _bytes(item.id), item.claim, until) is None:
+        if await self._database.row(say.RENEW, _bytes(item.id), item.claim, until, time.time()) is None:
             raise AlreadyAnswered(item.id, "the claim was lost")
 
     async def release(self, item: Item, due: float | None) -> None:
@@ -153,9 +155,10 @@ class PostgresInboxStore:
             gone += some
         return gone
 
-    async def claim_hook(self, now: float, seconds: float) -> Hook | None:
+    async def claim_hook(self, now: float, seconds: float, *, without: Sequence[str] = ()) -> Hook | None:
         """Something to be told."""
-        while (row := await self._database.row(say.CLAIM_HOOK, now, now + seconds)) is not None:
+        facts = (now, now + seconds, list(without), time.time())
+        while (row := await self._database.row(say.CLAIM_HOOK, *facts)) is not None:
             try:
                 return self._records.hook(*row)
             except Unreadable:
@@ -169,6 +172,33 @@ class PostgresInboxStore:
     async def postpone_hook(self, hook: Hook) -> None:
         """It is told later."""
         await self._database.row(say.POSTPONE_HOOK, hook.id, hook.due, hook.tries)
+
+    def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        """Go on with other keys."""
+        self._records.use_keys(keys)
+
+    async def sealed_elsewhere(self, keys: Sequence[bytes | bytearray | str] | None = None) -> Shut:
+        """What none of these keys opens."""
+        rows = await self._database.rows(say.BEGINNINGS)
+        return self._records.shut([(bytes(row[0]), row[1], row[2]) for row in rows], keys)
+
+    async def reseal(self, after: str = "", *, most: int = RESEAL_MOST) -> str | None:
+        """Seal some of what is open under the first key."""
+        old, records = self._records.old, self._records
+
+        async def reseal(connection: Any) -> str | None:
+            for row in await connection.fetch(self._said(say.OLD_HOOKS), old, most):
+                with suppress(Unreadable):
+                    blobs = records.resealed(row["id"], hook=row["body"])
+                    await connection.execute(self._said(say.RESEAL_HOOK), row["id"], *blobs)
+            rows = await connection.fetch(self._said(say.OLD_ITEMS), _bytes(after), old, most)
+            for row in rows:
+                with suppress(Unreadable):
+                    blobs = records.resealed(_text(row["id"]), headline=row["headline"], body=row["body"])
+                    await connection.execute(self._said(say.RESEAL_ITEM), row["id"], *blobs)
+            return _text(rows[-1]["id"]) if rows else None
+
+        return await self._database.within(reseal) if old else None
 
     async def keep_session(self, name: str, blob: bytes, until: float) -> None:
         """Keep what belongs to somebody who has come in."""

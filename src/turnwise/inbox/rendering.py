@@ -4,6 +4,8 @@ A stranger's text is escaped, its invisible characters are made visible, its dir
 is long. The templates put it into marked quotations and nowhere else.
 """
 
+import json
+import re
 import time
 import unicodedata
 from collections.abc import Mapping
@@ -17,34 +19,40 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from ..dialects.words import ROOTS, SAMPLE
-from .forms import ZONES, pretty
+from .forms import NOT_EMPTY, ZONES, pretty
 
 HERE = Path(__file__).parent
-SHORT, LINES = 600, 12
-"""Longer texts, and those of more lines, fold."""
+SHORT, LINES = 2000, 25
+"""Longer texts, and those of more lines, fold: what people say yes to, they have to read."""
 MOST = 50_000
 """So many characters of a text are shown."""
-PEEK = 240
+MOST_TEXTS = 50
+"""So many texts of a result are shown by themselves."""
+ONE_LINE = 48
 _KEPT = frozenset("\n\t\u200c\u200d\u200e\u200f")
 """Without these, some scripts and emoji cannot be written; within a text that has its own direction they do no harm."""
 HEADS = {
-    "form": "A question for you",
+    "form": "Question",
     "page": "A page to visit",
-    "sample": "A reply to write or review",
+    "sample": "A reply to write",
+    "review": "A reply to review",
     "roots": "Folders to name",
     "raw": "A question that cannot be shown as a form",
 }
 INTROS = {
     "form": "",
-    "page": "The server wants you to visit a page. Nothing is opened until you do it.",
+    "page": "The server wants you to visit a page. Nothing is opened until you open it: look first where it leads.",
     "sample": "The server wants a model to reply to this. Nothing is sent until you do it.",
-    "roots": "The server wants to know which folders you work in.",
+    "review": "The server wants a model to reply to this. What a model would say is below, and yours to change. "
+    "Nothing is sent until you do it.",
+    "roots": "The server wants to know which folders you work in. You decide which ones it hears of.",
     "raw": "This is how it came.",
 }
-ACCEPTS = {"form": "Send answer", "page": "I agree", "sample": "Send reply", "roots": "Send folders"}
-BY_METHOD = {SAMPLE: HEADS["sample"], ROOTS: HEADS["roots"]}
+ACCEPTS = {"form": "Send answer", "page": "I agree to visit", "sample": "Send reply", "roots": "Send folders"}
+BY_METHOD = {SAMPLE: "A model's reply, to write or review", ROOTS: HEADS["roots"]}
 """What stands for questions that have no words."""
 KINDS = {"tools/call": "Tool", "prompts/get": "Prompt", "resources/read": "Resource"}
+_SLASHES = re.compile(r"(?<=/)(?=[^/])")
 _UNITS = ((86400, "day", "days"), (3600, "hour", "hours"), (60, "minute", "minutes"))
 
 
@@ -53,42 +61,65 @@ def shown(text: object) -> Markup:
     whole = str(text)
     if whole.isascii() and whole.isprintable():
         return escape(whole)
-    return Markup("").join(_letters(whole))
+    return Markup("".join(map(_letter, whole.replace("\r\n", "\n"))))
 
 
-def _letters(text: str) -> list[Markup]:
-    parts, plain = [], []
-    for letter in text.replace("\r\n", "\n"):
-        if letter.isprintable() or letter in _KEPT or unicodedata.category(letter) == "Zs":
-            plain.append(letter)
-        else:
-            parts += [escape("".join(plain)), Markup('<i class="hidden">U+{:04X}</i>').format(ord(letter))]
-            plain = []
-    return [*parts, escape("".join(plain))]
+def _is_seen(letter: str) -> bool:
+    return letter.isprintable() or letter in _KEPT or unicodedata.category(letter) == "Zs"
+
+
+@lru_cache(maxsize=4096)
+def _letter(letter: str) -> str:
+    return str(escape(letter)) if _is_seen(letter) else f'<i class="hidden">U+{ord(letter):04X}</i>'
+
+
+def cut(text: object, most: int = 200) -> str:
+    """The beginning of a text, in one line. What cannot be seen is still in it: this is for `shown`."""
+    whole = " ".join(str(text).split())
+    return whole if len(whole) <= most else whole[:most] + "…"
 
 
 def line(text: object, most: int = 200) -> str:
-    """The same where there is no room for markup, as in a list that folds: one line of plain text."""
-    whole = " ".join(str(text).split())
-    legible = "".join(one if one.isprintable() or one in _KEPT else "\ufffd" for one in whole[: most + 1])
-    return legible if len(whole) <= most else legible[:most] + "…"
+    """The same where there is no room for markup, as in a list that folds: what cannot be seen is a number here too."""
+    return "".join(one if _is_seen(one) else f"[U+{ord(one):04X}]" for one in cut(text, most))
 
 
-def folded(text: object) -> Markup:
-    """A stranger's text with its own direction, which folds where it is long."""
+def path(text: object) -> Markup:
+    """An address, which breaks into lines behind its slashes where there is room for that."""
+    return Markup("<wbr>").join(shown(part) for part in _SLASHES.split(str(text)))
+
+
+def folded(text: object, short: int = SHORT, lines: int = LINES) -> Markup:
+    """A stranger's text with its own direction. Of one that has more characters or lines than these the beginning is
+    shown, and the rest folds.
+    """
     whole = str(text)
-    left = len(whole) - MOST
-    more = (
-        Markup('<p class="more">{} more characters are not shown.</p>').format(f"{left:,}") if left > 0 else Markup("")
-    )
-    body = Markup('<div class="said" dir="auto">{}</div>{}').format(shown(whole[:MOST]), more)
-    if len(whole) <= SHORT and whole.count("\n") < LINES:
-        return body
-    peek = "\n".join(whole[:PEEK].split("\n")[:3])
+    if len(whole) <= short and whole.count("\n") < lines:
+        return Markup('<div class="said" dir="auto">{}</div>').format(shown(whole))
+    beginning = _beginning(whole, short * 3 // 4, lines * 3 // 4)
+    rest, left = whole[len(beginning) : MOST], len(whole) - MOST
+    label = f"Show {len(rest):,} more{f' of {len(whole):,}' if left > 0 else ''} characters"
+    more = Markup('<p class="more" dir="ltr">{} more characters are not shown.</p>').format(f"{left:,}")
     return Markup(
-        '<details class="fold"><summary><span class="said peek" dir="auto">{}…</span>'
-        '<span class="unfold">All {} characters</span></summary>{}</details>'
-    ).format(shown(peek), f"{len(whole):,}", body)
+        '<div dir="auto"><div class="said peek">{}</div><details class="fold"><summary dir="ltr">'
+        '<span class="unfold">{}</span></summary><div class="said">{}</div>{}</details></div>'
+    ).format(shown(beginning), label, shown(rest.removeprefix("\n")), more if left > 0 else "")
+
+
+def _beginning(whole: str, most: int, lines: int) -> str:
+    """The beginning of a text, which ends with a line or a word where there is one."""
+    found = "\n".join(whole[:most].split("\n")[:lines])
+    seam = max(found.rfind("\n"), found.rfind(" "))
+    return found[:seam] if len(found) == most and seam > most // 2 else found
+
+
+def spelt(value: Any) -> str:
+    """An argument as a person reads it: text as it is, and JSON in one line where it fits into one."""
+    if isinstance(value, str):
+        return value
+    whole = pretty(value)
+    brief = json.dumps(value, ensure_ascii=False) if len(whole) < 4 * ONE_LINE else whole
+    return brief if len(brief) <= ONE_LINE else whole
 
 
 def in_words(seconds: float) -> str:
@@ -121,10 +152,12 @@ def host(url: str) -> str:
 
 
 def blocks(result: Mapping[str, Any]) -> tuple[list[str], list[Any]]:
-    """What a result says in words, and the rest of it."""
+    """What a result says in words, and the rest of it. Of very many texts the last ones are put together."""
     content = result.get("content")
     parts = content if isinstance(content, list) else []
     texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    if len(texts) > MOST_TEXTS:
+        texts = [*texts[:MOST_TEXTS], "\n".join(texts[MOST_TEXTS:])]
     return texts, [part for part in parts if not (isinstance(part, Mapping) and isinstance(part.get("text"), str))]
 
 
@@ -151,9 +184,20 @@ def templates() -> Environment:
     loader = FileSystemLoader(HERE / "templates")
     made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters.update(
-        shown=shown, line=line, folded=folded, moment=moment, host=host, pretty=pretty, spoken=spoken, blocks=blocks
+        shown=shown,
+        cut=cut,
+        line=line,
+        path=path,
+        folded=folded,
+        moment=moment,
+        host=host,
+        pretty=pretty,
+        spoken=spoken,
+        blocks=blocks,
+        spelt=spelt,
     )
     made.globals.update(heads=HEADS, intros=INTROS, by_method=BY_METHOD, accepts=ACCEPTS, kinds=KINDS, zones=ZONES)
+    made.globals["not_empty"] = NOT_EMPTY
     return made
 
 

@@ -20,13 +20,23 @@ class PendingView:
     and wherever the server is no URL, it only gathers answers, and the client carries on.
     """
 
+    shows_raw = True
+    """Questions that can only be refused are shown as they came."""
+
     def __init__(
-        self, store: InboxStore, caller: str, *, authorization: str | None = None, carries: bool = True
+        self,
+        store: InboxStore,
+        caller: str,
+        *,
+        authorization: str | None = None,
+        carries: bool = True,
+        restart_expired: bool = False,
     ) -> None:
         self._store = store
         self._caller = caller
         self._authorization = authorization
         self._carries = carries
+        self._restart_expired = restart_expired
         self._claims: dict[str, str] = {}
 
     async def keep(self, pending: Pending) -> Pending:
@@ -122,6 +132,7 @@ class PendingView:
             came=now,
             changed=now,
             carries=carries,
+            restart_expired=self._restart_expired,
             due=None if is_open or not carries else now + FIRST_SECONDS,
         )
 

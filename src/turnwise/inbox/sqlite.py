@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from .._sqlite import Database, migrated
 from ..errors import AlreadyAnswered, UnknownPending
-from .model import Hook, Item, Page, Unreadable, Wanted
+from .model import PLACE, RESEAL_MOST, Hook, Item, Page, Shut, Unreadable, Wanted
 from .paging import Cut, page
-from .records import Records, Row, Seen
+from .records import BEGINNING, Records, Row, Seen
 from .sharing import PendingView
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ _SEEN = ", ".join(Seen._fields)
 _COLUMNS = ", ".join(Row._fields)
 _MARKS = ", ".join("?" * len(Row._fields))
 _SET = ", ".join(f"{name} = excluded.{name}" for name in Row._fields if name != "id")
+PURGE_MOST = 50
+"""Items that are forgotten together: others wait for the store meanwhile."""
 UNREADABLE_PAUSE = 300.0
 """Seconds for which an item is left alone that cannot be read: its key may come."""
 
@@ -120,7 +122,8 @@ class SQLiteInboxStore:
         """An item that is due."""
         which: tuple[str, list[Any]] = ("id = ? AND is_ended = 0", [item_id])
         if item_id is None:
-            which = (f"due <= ? AND server NOT IN ({', '.join('?' * len(without))})", [now, *without])
+            those = f"({', '.join('?' * len(without))})"
+            which = (f"due <= ? AND server NOT IN {those} AND id NOT IN {those}", [now, *without, *without])
         statement = (
             f"SELECT id, revision, due, body FROM inbox_items WHERE {which[0]} AND claimed_until <= ? "
             "ORDER BY due LIMIT 1"
@@ -187,19 +190,27 @@ class SQLiteInboxStore:
     async def purge(self, now: float, retention: float) -> int:
         """Forget what ended long ago."""
 
+        which = "SELECT id FROM inbox_items WHERE is_ended = 1 AND changed <= ? LIMIT ?"
+
         def purge(database: sqlite3.Connection) -> int:
             database.execute("DELETE FROM inbox_sessions WHERE until <= ?", (now,))
-            statement = "DELETE FROM inbox_items WHERE is_ended = 1 AND changed <= ?"
-            return database.execute(statement, (now - retention,)).rowcount
+            statement = f"DELETE FROM inbox_items WHERE id IN ({which})"
+            return database.execute(statement, (now - retention, PURGE_MOST)).rowcount
 
-        return await self._database.run(purge)
+        gone = 0
+        while some := await self._database.run(purge, is_soft=True):
+            gone += some
+        return gone
 
-    async def claim_hook(self, now: float, seconds: float) -> Hook | None:
+    async def claim_hook(self, now: float, seconds: float, *, without: Sequence[str] = ()) -> Hook | None:
         """Something to be told."""
+        statement = (
+            "SELECT id, body, made, due, tries FROM inbox_hooks WHERE due <= ? AND claimed_until <= ? "
+            f"AND substr(id, 1, {PLACE}) NOT IN ({', '.join('?' * len(without))}) ORDER BY due LIMIT 1"
+        )
 
         def claim(database: sqlite3.Connection) -> Hook | None:
-            statement = "SELECT id, body, made, due, tries FROM inbox_hooks WHERE due <= ? AND claimed_until <= ?"
-            while row := database.execute(f"{statement} ORDER BY due LIMIT 1", (now, now)).fetchone():
+            while row := database.execute(statement, (now, now, *without)).fetchone():
                 with suppress(Unreadable):
                     hook = self._records.hook(*row)
                     change = "UPDATE inbox_hooks SET claimed_until = ? WHERE id = ?"
@@ -221,6 +232,38 @@ class SQLiteInboxStore:
         statement = "UPDATE inbox_hooks SET due = ?, tries = ?, claimed_until = 0 WHERE id = ?"
         values = (hook.due, hook.tries, hook.id)
         await self._database.run(lambda database: database.execute(statement, values))
+
+    def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
+        """Go on with other keys."""
+        self._records.use_keys(keys)
+
+    async def sealed_elsewhere(self, keys: Sequence[bytes | bytearray | str] | None = None) -> Shut:
+        """What none of these keys opens."""
+        statement = f"SELECT substr(headline, 1, {BEGINNING}), is_ended, count(*) FROM inbox_items GROUP BY 1, 2"
+        rows = await self._database.run(lambda database: database.execute(statement).fetchall(), is_soft=True)
+        return self._records.shut(rows, keys)
+
+    async def reseal(self, after: str = "", *, most: int = RESEAL_MOST) -> str | None:
+        """Seal some of what is open under the first key."""
+        old, records = self._records.old, self._records
+        marks = f"IN ({', '.join('?' * len(old))})"
+
+        def reseal(database: sqlite3.Connection) -> str | None:
+            hooks = f"SELECT id, body FROM inbox_hooks WHERE substr(body, 1, {BEGINNING}) {marks} LIMIT ?"
+            for name, blob in database.execute(hooks, (*old, most)).fetchall():
+                with suppress(Unreadable):
+                    values = (*records.resealed(name, hook=blob), name)
+                    database.execute("UPDATE inbox_hooks SET body = ? WHERE id = ?", values)
+            where = f"is_ended = 0 AND id > ? AND substr(headline, 1, {BEGINNING}) {marks} ORDER BY id LIMIT ?"
+            items = f"SELECT id, headline, body FROM inbox_items WHERE {where}"
+            rows = database.execute(items, (after, *old, most)).fetchall()
+            for name, headline, body in rows:
+                with suppress(Unreadable):
+                    values = (*records.resealed(name, headline=headline, body=body), name)
+                    database.execute("UPDATE inbox_items SET headline = ?, body = ? WHERE id = ?", values)
+            return rows[-1][0] if rows else None
+
+        return await self._database.run(reseal) if old else None
 
     async def keep_session(self, name: str, blob: bytes, until: float) -> None:
         """Keep what belongs to somebody who has come in."""

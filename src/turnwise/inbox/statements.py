@@ -3,7 +3,9 @@
 Names are bytes: PostgreSQL does not take every text for text, and as bytes they sort as SQLite sorts them.
 """
 
-from .records import Row, Seen
+from .._postgres import AHEAD
+from .model import PLACE
+from .records import BEGINNING, Row, Seen
 
 VERSIONS = (
     """
@@ -45,18 +47,21 @@ CHANGE = f"UPDATE {{0}}items SET {SET}, mark = $16 WHERE id = $1"
 REVISION = "SELECT revision FROM {0}items WHERE id = $1 FOR UPDATE"
 LOCK = "SELECT id, revision, due, body FROM {0}items WHERE id = $1 FOR UPDATE"
 GET = "SELECT id, revision, due, body FROM {0}items WHERE id = $1"
-CLAIM = """
-UPDATE {0}items SET claim = $3, claimed_until = $2 WHERE id = (
-    SELECT id FROM {0}items WHERE due <= $1 AND claimed_until <= $1 AND NOT server = ANY ($4::bytea[])
+# Who claims says last what its own clock says.
+CLAIM = f"""
+UPDATE {{0}}items SET claim = $3, claimed_until = $2 + {AHEAD} - $5 WHERE id = (
+    SELECT id FROM {{0}}items
+    WHERE due <= $1 AND claimed_until <= $1 + {AHEAD} - $5 AND NOT server = ANY ($4::bytea[]) AND NOT id = ANY ($4)
     ORDER BY due LIMIT 1 FOR UPDATE SKIP LOCKED
 ) RETURNING id, revision, due, body
 """
-CLAIM_ONE = """
-UPDATE {0}items SET claim = $3, claimed_until = $2 WHERE id = $4 AND claimed_until <= $1 AND NOT is_ended
+CLAIM_ONE = f"""
+UPDATE {{0}}items SET claim = $3, claimed_until = $2 + {AHEAD} - $5
+WHERE id = $4 AND claimed_until <= $1 + {AHEAD} - $5 AND NOT is_ended
 RETURNING id, revision, due, body
 """
 UNREADABLE = "UPDATE {0}items SET claim = NULL, claimed_until = 0, due = $2 WHERE id = $1 AND claim = $3"
-RENEW = "UPDATE {0}items SET claimed_until = $3 WHERE id = $1 AND claim = $2 RETURNING id"
+RENEW = f"UPDATE {{0}}items SET claimed_until = $3 + {AHEAD} - $4 WHERE id = $1 AND claim = $2 RETURNING id"
 RELEASE = """
 UPDATE {0}items SET claim = NULL, claimed_until = 0, due = CASE WHEN revision = $3 THEN $4 ELSE due END
 WHERE id = $1 AND claim = $2
@@ -77,9 +82,11 @@ WITH gone AS (
 ) SELECT count(*) FROM gone
 """
 ADD_HOOK = "INSERT INTO {0}hooks (id, made, due, tries, body) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING"
-CLAIM_HOOK = """
-UPDATE {0}hooks SET claimed_until = $2 WHERE id = (
-    SELECT id FROM {0}hooks WHERE due <= $1 AND claimed_until <= $1 ORDER BY due LIMIT 1 FOR UPDATE SKIP LOCKED
+CLAIM_HOOK = f"""
+UPDATE {{0}}hooks SET claimed_until = $2 + {AHEAD} - $4 WHERE id = (
+    SELECT id FROM {{0}}hooks
+    WHERE due <= $1 AND claimed_until <= $1 + {AHEAD} - $4 AND NOT left(id, {PLACE}) = ANY ($3::text[])
+    ORDER BY due LIMIT 1 FOR UPDATE SKIP LOCKED
 ) RETURNING id, body, made, due, tries
 """
 END_HOOK = "DELETE FROM {0}hooks WHERE id = $1"
@@ -91,6 +98,19 @@ ON CONFLICT (name) DO UPDATE SET body = excluded.body, until = excluded.until
 FIND_SESSION = "SELECT body FROM {0}sessions WHERE name = $1 AND until > $2"
 DROP_SESSION = "DELETE FROM {0}sessions WHERE name = $1"
 OLD_SESSIONS = "DELETE FROM {0}sessions WHERE until <= $1"
+BEGINNINGS = f"SELECT substring(headline FROM 1 FOR {BEGINNING}), is_ended, count(*) FROM {{0}}items GROUP BY 1, 2"
+# Rows are locked in the order of their ids, and nothing else with them: two who do so wait for each other at most.
+OLD_ITEMS = f"""
+SELECT id, headline, body FROM {{0}}items
+WHERE NOT is_ended AND id > $1 AND substring(headline FROM 1 FOR {BEGINNING}) = ANY ($2::bytea[])
+ORDER BY id LIMIT $3 FOR UPDATE
+"""
+RESEAL_ITEM = "UPDATE {0}items SET headline = $2, body = $3 WHERE id = $1"
+OLD_HOOKS = f"""
+SELECT id, body FROM {{0}}hooks WHERE substring(body FROM 1 FOR {BEGINNING}) = ANY ($1::bytea[])
+ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+RESEAL_HOOK = "UPDATE {0}hooks SET body = $2 WHERE id = $1"
 COUNT = "SELECT count(*) FROM {0}items WHERE status = ANY ($1::text[]) AND ($2::bytea IS NULL OR caller = $2)"
 
 

@@ -2,17 +2,18 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from .desk import LONGEST, LONGEST_AUTHORIZATION
+from .desk import LONGEST
 from .hooks import LONGEST_URL
-from .model import WHO, Item, Line, Page, Status
+from .model import WHO, Earlier, Item, Line, Page, Status
 from .paging import MOST
+from .places import LONGEST_AUTHORIZATION
 
 MOST_ANSWERS = 1000
 LONGEST_WAIT = 60.0
-Json = dict[str, JsonValue]
+Json = dict[str, Any]
 
 
 def _whole(value: Any) -> Any:
@@ -45,6 +46,13 @@ class _Terms(_Taken):
     seconds: Annotated[
         float | None, Field(gt=0, le=LONGEST, description="After so many seconds it has expired, unless it has ended.")
     ] = None
+    restart_expired: Annotated[
+        bool | None,
+        Field(
+            description="Begin it anew by itself where its server no longer takes its state. What it did before may be "
+            "done again. Otherwise it has expired, and somebody may begin it anew."
+        ),
+    ] = None
 
 
 class HandOverCall(_Terms):
@@ -53,6 +61,13 @@ class HandOverCall(_Terms):
     pending: Annotated[
         Json | str, Field(description="The call, as `Pending.to_json` writes it: that text, or its object.")
     ]
+    drafts: Annotated[
+        dict[str, Json] | None,
+        Field(
+            max_length=MOST_ANSWERS,
+            description="What a model would say to requests to it, by key: people see it, and may change it.",
+        ),
+    ] = None
 
 
 class HandOverTask(_Terms):
@@ -81,13 +96,34 @@ class Answers(_Taken):
     ]
 
 
+class Authorization(_Taken):
+    """Other credentials for the server of an item."""
+
+    authorization: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=LONGEST_AUTHORIZATION,
+            description="The Authorization header that the call's server wants. It is sent nowhere else.",
+        ),
+    ]
+    revision: Annotated[
+        int | None,
+        Field(ge=0, le=1 << 53, description="Where given, they are taken only if the item still has this revision."),
+        BeforeValidator(_whole),
+    ] = None
+
+
 class ListQuery(BaseModel):
     """Which items, and from where on."""
 
     model_config = ConfigDict(extra="forbid")
 
-    status: Annotated[list[Status], Field(description="Which; waiting and going unless given.")] = []
-    q: Annotated[str, Field(max_length=500, description="Words in server, target, caller or questions.")] = ""
+    status: Annotated[list[Status], Field(description="Which; all that are open unless given.")] = []
+    q: Annotated[
+        str,
+        Field(max_length=500, description="Words in server, target, caller, arguments, questions, answers or result."),
+    ] = ""
     caller: Annotated[str, Field(max_length=WHO)] | SkipJsonSchema[None] = None
     after: Annotated[str, Field(max_length=500, description="From the page before.")] | SkipJsonSchema[None] = None
     limit: Annotated[int, Field(ge=1, le=MOST)] = 50
@@ -112,6 +148,12 @@ class EarlierView(BaseModel):
     by: str
     at: float
 
+    @classmethod
+    def of(cls, one: Earlier) -> Self:
+        """An answer, as it is shown."""
+        request, answer = dict(one.request), dict(one.answer)
+        return cls(key=one.key, round=one.round, request=request, answer=answer, by=one.by, at=one.at)
+
 
 class ItemView(BaseModel):
     """One call or task. Times are seconds since 1970."""
@@ -119,14 +161,28 @@ class ItemView(BaseModel):
     id: str
     status: Status
     revision: Annotated[int, Field(description="Counts every change: give it to wait for the next.")]
-    round: Annotated[int, Field(description="Counts what was asked: give it with answers.")]
+    round: Annotated[int, Field(description="Counts what was asked, from 0: give it with answers.")]
     server: str
     method: str
     target: str
     arguments: dict[str, Any]
     caller: str
     is_task: bool
+    task: Annotated[str | None, Field(description="By what its server knows the task.")]
+    withdrawn_by: Annotated[
+        str | None, Field(description="Who ended it without a result, where somebody did: its status is failed then.")
+    ]
+    cancelled: Annotated[
+        bool | None, Field(description="Of a task that was withdrawn: whether its server took the wish to stop it.")
+    ]
     questions: Annotated[dict[str, dict[str, Any]], Field(description="What is asked and not answered, by key.")]
+    unfit: Annotated[
+        dict[str, str],
+        Field(description="Questions that can only be declined or cancelled, and why; what is large in them is cut."),
+    ]
+    drafts: Annotated[
+        dict[str, dict[str, Any]], Field(description="What a model would answer to those of them that ask one, by key.")
+    ]
     given: Annotated[list[EarlierView], Field(description="What was answered here, in order.")]
     note: str | None
     result: Annotated[
@@ -138,6 +194,11 @@ class ItemView(BaseModel):
     asked: float
     until: float | None
     changed: float
+    may_restart: Annotated[
+        bool, Field(description="Whether it may be begun anew: it expired because its server no longer took its state.")
+    ]
+    restarted: Annotated[float | None, Field(description="When it was begun anew, the last time.")]
+    restarted_by: Annotated[str | None, Field(description="By whom; null where it was by itself.")]
     page: Annotated[str | None, Field(description="Where people answer it, where the inbox knows its own URL.")]
 
     @classmethod
@@ -148,25 +209,20 @@ class ItemView(BaseModel):
             id=item.id,
             status=item.status,
             revision=item.revision,
-            round=item.round,
+            round=max(item.round, 0),
             server=item.server,
             method=pending.method,
             target=item.target,
             arguments=dict(pending.arguments),
             caller=item.caller,
             is_task=item.task is not None,
+            task=item.task,
+            withdrawn_by=item.withdrawn_by,
+            cancelled=item.cancelled,
             questions={key: pending.requests[key] for key in pending.unanswered},
-            given=[
-                EarlierView(
-                    key=one.key,
-                    round=one.round,
-                    request=dict(one.request),
-                    answer=dict(one.answer),
-                    by=one.by,
-                    at=one.at,
-                )
-                for one in item.given
-            ],
+            unfit=item.unfit,
+            drafts={key: dict(draft) for key, draft in item.drafts.items() if key in pending.unanswered},
+            given=[EarlierView.of(one) for one in item.given],
             note=item.note,
             result=None if item.result is None else dict(item.result),
             error=item.error,
@@ -175,6 +231,9 @@ class ItemView(BaseModel):
             asked=pending.asked,
             until=item.until,
             changed=item.changed,
+            may_restart=item.may_restart,
+            restarted=item.restarted,
+            restarted_by=item.restarted_by,
             page=page,
         )
 
@@ -193,11 +252,13 @@ class LineView(BaseModel):
     until: float | None
     changed: float
     is_task: bool
+    round: Annotated[int, Field(ge=0, description="As in the item itself.")]
 
     @classmethod
     def of(cls, line: Line) -> Self:
         """A line, as it is shown."""
-        return cls(**line._asdict())
+        facts = {name: getattr(line, name) for name in cls.model_fields}
+        return cls(**{**facts, "round": max(line.round, 0)})
 
 
 class PageView(BaseModel):
@@ -205,7 +266,10 @@ class PageView(BaseModel):
 
     items: list[LineView]
     after: Annotated[str | None, Field(description="Give it to get the next page; null at the end.")]
-    total: Annotated[int, Field(description="How many there are of these statuses and this caller, whatever `q` is.")]
+    total: Annotated[
+        int | None,
+        Field(description="How many are wanted, on all pages; null where a search has too many to look at for that."),
+    ]
 
     @classmethod
     def of(cls, page: Page) -> Self:

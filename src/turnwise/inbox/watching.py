@@ -33,7 +33,8 @@ class Watch:
     async def next(self) -> frozenset[str]:
         """What was changed since the last time; nothing where it is over."""
         await self._event.wait()
-        self._event.clear()
+        if not self.is_over:  # Who still has something to read looks once more, and is let go then.
+            self._event.clear()
         ids, self._ids = frozenset(self._ids), set()
         return ids
 
@@ -50,7 +51,7 @@ class Changes:
     def tell(self, ids: Iterable[str]) -> None:
         """These were changed."""
         ids = tuple(ids)
-        for watch in self._watches:
+        for watch in self._watches if ids else ():
             watch.tell(ids)
         for name in ids:
             for watch in self._by_id.get(name, ()):
@@ -93,8 +94,8 @@ class Changes:
         while True:
             try:
                 known, (mark, ids) = mark, await self._store.changes(mark)
-                if known is not None and ids:
-                    self.tell(ids)
+                # What was changed before the first look is not known: who waits for something looks at it again.
+                self.tell([*self._by_id] if known is None else ids)
             except CallerError as error:
                 log.warning("the inbox's store does not say what was changed: %s", error)
             await asyncio.sleep(LOOK_SECONDS)

@@ -5,41 +5,35 @@ Changes are plain posts that carry the session's word. Nothing here knows an ite
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from ..errors import CallerError, InvalidAnswer, UnknownPending
+from ..errors import AlreadyAnswered, CallerError, InvalidAnswer, UnknownPending
+from .aside import aside
 from .desk import Inbox
-from .door import CSRF, PAGE_HEADERS, Door, Session, TooManyAttempts
+from .door import CSRF, PAGE_HEADERS, Door, NotForBrowsers, Session, TooManyAttempts
 from .events import told_of
-from .forms import Fault, Typed
-from .model import ENDS, OPEN, Item, Page, TooLate, Unreadable, Wanted
-from .questions import answered, asked, first_answer, picked
-from .rendering import BY_METHOD, HERE, render
+from .forms import Typed
+from .model import ENDS, OPEN, Item, Misfits, TooLate, Unreadable, Wanted
+from .outcomes import state_of
+from .posted import Problem, base, first, is_part, local, path, posted
+from .questions import Asked, answered, asked, first_answer, picked, read_all
+from .rendering import HERE, render
+from .wording import AWAY, WORDS, counted, heading, is_plain, item_title, list_title, named, told
 
-PART = "x-part"
-LARGEST_POST = 2 * 1024 * 1024
-MOST_CONTROLS = 2000
 MOST_WORDS = 200
 PATIENCE = 1.0
-WORDS = {"waiting": "Waiting", "going": "Going on", "done": "Done", "failed": "Failed", "expired": "Expired"}
 
 Entered = Callable[["Pages", Request, Session], Awaitable[Response]]
 Posted = Callable[["Pages", Request, Session, Typed], Awaitable[Response]]
-
-
-class Problem(Exception):
-    """A request that gets a page which says what is wrong."""
-
-    def __init__(self, status: int, heading: str, text: str) -> None:
-        self.status, self.heading, self.text = status, heading, text
-        super().__init__(text)
 
 
 class Pages:
@@ -56,9 +50,13 @@ class Pages:
         return [
             Route("/", self._behind(Pages._waiting), methods=["GET"]),
             Route("/history", self._behind(Pages._history), methods=["GET"]),
+            Route("/next", self._behind(Pages._next), methods=["GET"]),
             Route("/items/{item_id}", self._behind(Pages._item), methods=["GET"]),
-            Route("/items/{item_id}/answers", self._taking(Pages._answer), methods=["POST"]),
-            Route("/items/{item_id}/withdrawal", self._taking(Pages._withdraw), methods=["POST"]),
+            Route("/items/{item_id}/answers", self._behind(Pages._back), methods=["GET"]),
+            Route("/items/{item_id}/answers", self._changing(Pages._answer), methods=["POST"]),
+            Route("/items/{item_id}/withdrawal", self._changing(Pages._withdraw), methods=["POST"]),
+            Route("/items/{item_id}/restart", self._changing(Pages._restart), methods=["POST"]),
+            Route("/items/{item_id}/retry", self._changing(Pages._retry), methods=["POST"]),
             Route("/events", self._behind(Pages._events), methods=["GET"]),
             Route("/login", self._open(self._login), methods=["GET", "POST"]),
             Route("/logout", self._taking(Pages._logout), methods=["POST"]),
@@ -70,35 +68,54 @@ class Pages:
     def _open(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
             try:
-                if not self._door.serves(request.headers.get("host")):
-                    raise Problem(421, "Not here", "This inbox is not served under that name.")
+                if (why := self._door.refusal(request.headers.get("host"))) is not None:
+                    raise Problem(421, "Not here", why)
                 response = await handler(request)
             except Problem as problem:
-                response = problem_page(request, problem.status, problem.heading, problem.text)
+                response = await self.problem(request, problem.status, problem.heading, problem.text)
             response.headers.update(PAGE_HEADERS)
             return response
 
         return handle
 
+    async def problem(self, request: Request, status: int, heading: str, text: str) -> Response:
+        """A page that says what is wrong, with the way back for who is signed in."""
+        session = None
+        if self._door.refusal(request.headers.get("host")) is None:
+            with suppress(CallerError):
+                session = await self._session(request)
+        return problem_page(request, status, heading, text, session)
+
+    async def _session(self, request: Request) -> Session | None:
+        return await self._door.session(request.cookies.get(self._door.cookie(base(request))))
+
     def _behind(self, page: Entered) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            session = await self._door.session(request.cookies.get(self._door.cookie))
+            session = await self._session(request)
             if session is not None:
                 return await page(self, request, session)
-            if _is_part(request) or request.url.path.endswith("/events"):
+            if is_part(request) or request.url.path.endswith("/events"):
                 return Response(status_code=401)
             if request.headers.get("sec-fetch-site") == "cross-site":
                 # A link elsewhere led here, and the cookie stays behind then; it comes along if we lead here ourselves.
                 return _html(request, "again.html", None)
-            return RedirectResponse(f"{_base(request)}/login?{urlencode({'next': _path(request)})}", 303)
+            return RedirectResponse(f"{base(request)}/login?{urlencode({'next': path(request)})}", 303)
 
         return self._open(handle)
 
+    def _changing(self, page: Posted) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(pages: "Pages", request: Request, session: Session, typed: Typed) -> Response:
+            if not session.member.may_answer:
+                raise Problem(403, "Not taken", "With your token you may look, and not answer or change anything.")
+            return await page(pages, request, session, typed)
+
+        return self._taking(handle)
+
     def _taking(self, page: Posted) -> Callable[[Request], Awaitable[Response]]:
         async def handle(pages: "Pages", request: Request, session: Session) -> Response:
-            typed = await _typed(request)
+            typed = await posted(request)
             is_ours = self._door.is_ours(request.headers, scheme=request.url.scheme)
-            if not is_ours or not self._door.has_word(session, _first(typed, CSRF)):
+            if not is_ours or not self._door.has_word(session, first(typed, CSRF)):
                 raise Problem(403, "Not taken", "This did not come from a page of yours. Open the page again.")
             return await page(pages, request, session, typed)
 
@@ -107,13 +124,15 @@ class Pages:
     async def _login(self, request: Request) -> Response:
         if request.method == "GET":
             return _login_page(request, request.query_params.get("next", ""))
-        typed = await _typed(request)
-        following = _first(typed, "next")
+        typed = await posted(request)
+        following = first(typed, "next")
         if not self._door.is_ours(request.headers, scheme=request.url.scheme):
             raise Problem(403, "Not taken", "This did not come from this inbox's own page.")
-        address = request.client.host if request.client else ""
+        address = self._door.address(request.headers.raw, request.client.host if request.client else None)
         try:
-            session = await self._door.login(_first(typed, "token"), address)
+            session = await self._door.login(first(typed, "token"), address)
+        except NotForBrowsers:
+            return _login_page(request, following, "This token is for programs. Sign in with one for people.", 403)
         except TooManyAttempts as error:
             fault = f"There were too many wrong tokens. Try again in {error.after} seconds."
             response = _login_page(request, following, fault, 429)
@@ -123,14 +142,16 @@ class Pages:
             return _login_page(
                 request, following, "This token is not one of this inbox's. Check it, and try again.", 403
             )
-        response = RedirectResponse(_base(request) + _local(following), 303)
-        response.headers["set-cookie"] = self._door.set_cookie(session)
+        if (old := await self._session(request)) is not None:
+            await self._door.logout(old)
+        response = RedirectResponse(base(request) + local(following), 303)
+        response.headers["set-cookie"] = self._door.set_cookie(session, base(request))
         return response
 
     async def _logout(self, request: Request, session: Session, typed: Typed) -> Response:
         await self._door.logout(session)
-        response = RedirectResponse(f"{_base(request)}/login", 303)
-        response.headers["set-cookie"] = self._door.clear_cookie
+        response = RedirectResponse(f"{base(request)}/login", 303)
+        response.headers["set-cookie"] = self._door.clear_cookie(base(request))
         return response
 
     # What is to be seen
@@ -150,31 +171,43 @@ class Pages:
         except CallerError:
             raise Problem(400, "No such page", "The list does not go on from there.") from None
         further = urlencode({**({"q": q} if q else {}), "after": page.after or ""})
-        facts: dict[str, Any] = {
-            "page": page,
-            "q": q,
-            "here": here,
-            "further": further,
-            "tell": _counted(page, here, q),
-        }
-        template = "lines.html" if _is_part(request) else "list.html"
+        facts: dict[str, Any] = {"page": page, "q": q, "here": here, "further": further}
+        facts |= {"tell": counted(page, here, q), "title": list_title(page, here, q)}
+        facts["named"] = named
+        template = "lines.html" if is_part(request) else "list.html"
         return _html(request, template, session, **facts)
 
+    async def _next(self, request: Request, session: Session) -> Response:
+        """To what has waited longest."""
+        waiting = await self._inbox.page(Wanted(("waiting",)), most=1)
+        place = f"/items/{quote(waiting.lines[0].id)}" if waiting.lines else "/"
+        return RedirectResponse(base(request) + place, 303)
+
     async def _item(self, request: Request, session: Session) -> Response:
-        return _item_page(request, session, await self._found(request))
+        return await self._item_page(request, session, await self._found(request))
+
+    async def _back(self, request: Request, session: Session) -> Response:
+        """To the item, for who opens the address that its form was sent to."""
+        return RedirectResponse(f"{base(request)}/items/{quote(request.path_params['item_id'])}", 303)
 
     async def _found(self, request: Request) -> Item:
         try:
             return await self._inbox.get(request.path_params["item_id"])
         except UnknownPending:
-            gone = "There is no such call: it ended long ago, or never was here."
-            raise Problem(404, "Not here any more", gone) from None
+            gone = "No call has this address. If there was one, it ended long ago: what has ended is kept for a while."
+            raise Problem(404, "No such call", gone) from None
         except Unreadable:
             raise Problem(500, "Not readable", "It is sealed under a key that this inbox does not have.") from None
 
     async def _events(self, request: Request, session: Session) -> Response:
+        async def may_hear() -> bool:
+            try:
+                return await self._door.session(session.id) is not None
+            except CallerError:  # A store that is away does not know; it is asked again with the next line.
+                return True
+
         async def lines() -> AsyncIterator[str]:
-            async for line in told_of(self._inbox.changes()):
+            async for line in told_of(self._inbox.changes(), may_hear):
                 yield line
 
         return StreamingResponse(lines(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
@@ -183,127 +216,147 @@ class Pages:
 
     async def _answer(self, request: Request, session: Session, typed: Typed) -> Response:
         item = await self._found(request)
-        mark, number = _first(typed, "question"), _first(typed, "round")
-        question = picked(asked(item), mark)
+        action, _, place = first(typed, "send").partition(" ")
+        if action == "all":
+            return await self._answer_all(request, session, typed, item, place)
+        number, _, mark = place.partition("-")
+        question = picked(await aside(asked, item), mark)
         if question is None or number != str(item.round) or item.is_over:
-            return _late_page(request, session, item, mark)
-        answer, faults = question.answer(_first(typed, "action"), typed)
+            return await self._late_page(request, session, item, mark, typed)
+        answer, faults = question.answer(action, typed)
         if not faults:
             try:
                 item = await self._inbox.answer(item.id, {question.key: answer}, round=item.round, by=session.name)
             except TooLate:
-                return _late_page(request, session, await self._found(request), mark)
+                return await self._late_page(request, session, await self._found(request), mark, typed)
             except InvalidAnswer as error:
-                faults = [Fault(question.control("actions"), "The answer", f"does not fit: {error.reason}")]
+                faults = question.misfit(error.reason)
         if faults:
-            return _item_page(request, session, item, 422, typed=typed, faults=faults, picked=mark)
+            return await self._item_page(request, session, item, 422, typed=typed, faults={mark: faults})
+        if item.status == "waiting":  # What was typed into the others goes with this reply.
+            told_after: dict[str, Any] = {"notice": _taken(action), "after": question.number}
+            return await self._item_page(request, session, item, typed=typed, **told_after)
         return await self._done(request, session, item)
+
+    async def _answer_all(self, request: Request, session: Session, typed: Typed, item: Item, number: str) -> Response:
+        """Take what fits of all that was filled in; of the rest it is said, in its place, what is wrong with it."""
+        questions, came = await aside(asked, item), [place.partition("-") for place in typed.get("asked", ())]
+        shown = {mark for round, _, mark in came if round == str(item.round) == number}
+        gone = sorted(shown - {one.mark for one in questions})
+        if item.is_over or gone or not shown:
+            return await self._late_page(request, session, item, "".join(gone[:1]), typed)
+        marks = {one.key: one for one in questions}
+        answers, faults = await aside(read_all, [one for one in questions if one.mark in shown], typed)
+        while answers:
+            try:
+                item = await self._inbox.answer(item.id, answers, round=item.round, by=session.name)
+                break
+            except TooLate:
+                return await self._late_page(request, session, await self._found(request), "", typed)
+            except Misfits as error:
+                faults |= {marks[key].mark: marks[key].misfit(why) for key, why in error.reasons.items()}
+                answers = {key: answer for key, answer in answers.items() if key not in error.reasons}
+        if not faults and item.status != "waiting":
+            return await self._done(request, session, item)
+        said: dict[str, Any] = {"notice": _taken("accept", len(answers)), "after": -1} if answers else {}
+        return await self._item_page(request, session, item, 422 if faults else 200, typed=typed, faults=faults, **said)
 
     async def _withdraw(self, request: Request, session: Session, typed: Typed) -> Response:
         item = await self._found(request)
         try:
             item = await self._inbox.withdraw(item.id, by=session.name)
         except TooLate:
-            return _late_page(request, session, await self._found(request), "")
+            return await self._late_page(request, session, await self._found(request), "", typed)
+        return await self._done(request, session, item)
+
+    async def _restart(self, request: Request, session: Session, typed: Typed) -> Response:
+        return await self._moved(request, session, typed, partial(self._inbox.restart, by=session.name))
+
+    async def _retry(self, request: Request, session: Session, typed: Typed) -> Response:
+        return await self._moved(request, session, typed, self._inbox.retry)
+
+    async def _moved(
+        self, request: Request, session: Session, typed: Typed, move: Callable[[str], Awaitable[Item]]
+    ) -> Response:
+        item = await self._found(request)
+        try:
+            item = await move(item.id)
+        except AlreadyAnswered:
+            return await self._late_page(request, session, await self._found(request), "", typed)
         return await self._done(request, session, item)
 
     async def _done(self, request: Request, session: Session, item: Item) -> Response:
-        if _is_part(request):
-            return _item_page(request, session, item)
+        if is_part(request):
+            return await self._item_page(request, session, item)
         if item.status == "going" and self._patience:
             await self._inbox.changed_from(item.id, item.revision, self._patience)
-        return RedirectResponse(f"{_base(request)}/items/{item.id}", 303)
+        return RedirectResponse(f"{base(request)}/items/{item.id}", 303)
+
+    async def _late_page(self, request: Request, session: Session, item: Item, mark: str, typed: Typed) -> Response:
+        """The item as it is now, for who came too late, with who was first."""
+        notice = {**_late(session, item, mark), "is_good": False}
+        return await self._item_page(request, session, item, 409, typed=typed, notice=notice)
+
+    async def _item_page(
+        self, request: Request, session: Session, item: Item, status: int = 200, **more: Any
+    ) -> Response:
+        if item.status != "waiting" and session.member.may_answer:
+            more["waiting"] = (await self._inbox.page(Wanted(("waiting",)), most=1)).total
+        return await aside(_drawn, request, session, item, status, **more)
 
 
-def problem_page(request: Request, status: int, heading: str, text: str) -> Response:
+def problem_page(request: Request, status: int, heading: str, text: str, session: Session | None = None) -> Response:
     """A page that says what is wrong."""
-    return _html(request, "problem.html", None, status, heading=heading, text=text)
+    return _html(request, "problem.html", session, status, heading=heading, text=text)
 
 
 def _login_page(request: Request, following: str, fault: str = "", status: int = 200) -> Response:
     return _html(request, "login.html", None, status, next=following[:1000], fault=fault)
 
 
-def _late_page(request: Request, session: Session, item: Item, mark: str) -> Response:
-    """The item as it is now, for who came too late, with who was first."""
+def _taken(action: str, many: int = 1) -> dict[str, Any]:
+    words = {"decline": "Declined", "cancel": "Cancelled"}.get(action, "Sent" if many == 1 else f"{many} answers sent")
+    return {"heading": words, "text": "There is more to answer before the call goes on.", "is_good": True}
+
+
+def _late(session: Session, item: Item, mark: str) -> dict[str, str]:
     first = first_answer(item, mark)
     if first is not None:
         who = "You" if first.by == session.name else first.by
-        notice = {"heading": f"{who} answered this before", "text": "What you have sent now was not used."}
-    elif item.is_over:
-        notice = {"heading": "This call has come to its end", "text": "What you have sent was not used."}
-    else:
-        notice = {"heading": "This question is no longer asked", "text": "What you have sent was not used."}
-    return _item_page(request, session, item, 409, notice=notice)
+        return {"heading": f"{who} answered this before", "text": "What you have sent now was not used."}
+    what = "This call has come to its end" if item.is_over else "This question is no longer asked"
+    return {"heading": what, "text": "What you have sent was not used."}
 
 
-def _item_page(request: Request, session: Session, item: Item, status: int = 200, **more: Any) -> Response:
+def _drawn(request: Request, session: Session, item: Item, status: int, **more: Any) -> Response:
     questions = asked(item) if item.status == "waiting" else []
-    facts: dict[str, Any] = {"notice": None, "typed": None, "faults": [], "picked": "", **more}
-    facts |= {"item": item, "questions": questions, "tell": _told(item, len(questions)), "here": ""}
+    facts: dict[str, Any] = {"notice": None, "faults": {}, "after": None, "waiting": 0, **more}
+    facts["before"] = _following(questions, facts.pop("after"))
+    typed = facts.pop("typed", {})
+    came = typed.get("asked", ())
+    facts["held"] = {one.mark: typed if f"{item.round}-{one.mark}" in came else None for one in questions}
+    facts |= {"item": item, "questions": questions, "tell": told(item, len(questions)), "here": ""}
+    facts |= {"state": state_of(item), "left": asked(item) if item.is_over else [], "away": AWAY}
+    facts["heading"] = heading(item.pending.method, item.target)
+    facts["is_named"] = is_plain(item.pending.method, item.target)
+    is_late = facts["notice"] is not None and not facts["notice"]["is_good"]
+    facts["title"] = item_title(item, len(questions), faults=len(facts["faults"]), is_late=is_late)
     facts["earlier"] = [answered(one) for one in item.given]
-    return _html(request, "whole.html" if _is_part(request) else "item.html", session, status, **facts)
+    return _html(request, "whole.html" if is_part(request) else "item.html", session, status, **facts)
 
 
-def _told(item: Item, questions: int) -> str:
-    """What a screen reader says when the item has changed."""
-    if item.status == "waiting":
-        many = "A question" if questions == 1 else f"{questions} questions"
-        return f"Round {item.round + 1}. {many} for you: {BY_METHOD.get(item.headline, item.headline)}"
-    going = "The task is under way." if item.task else "All is answered. The call goes on."
-    ends = {"going": going, "done": "Done.", "failed": "The call failed."}
-    return ends.get(item.status, "The call expired.")
-
-
-def _counted(page: Page, here: str, q: str) -> str:
-    total = len(page.lines) if q else page.total
-    calls = "1 call" if total == 1 else f"{total:,} calls"
-    if q:
-        return f"{calls}{' or more' if page.after else ''} found" if total else "Nothing found"
-    if here == "history":
-        return f"{calls} in the history"
-    return f"{calls} open" if total else "All clear"
+def _following(questions: Sequence[Asked], number: int | None) -> str:
+    """The mark of the question that comes next for who has answered one, or else of the first; it is there that they
+    are told so.
+    """
+    if number is None or not questions:
+        return ""
+    return next((one for one in questions if one.number > number), questions[0]).mark
 
 
 def _html(request: Request, template: str, session: Session | None, status: int = 200, **facts: Any) -> HTMLResponse:
     who, csrf = (session.name, session.csrf) if session else ("", "")
-    known = {"here": "", **facts, "who": who, "csrf": csrf, "base": _base(request), "now": time.time(), "words": WORDS}
-    return HTMLResponse(render(template, **known), status)
-
-
-async def _typed(request: Request) -> Typed:
-    """The controls of a posted form, by name."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
-        raise Problem(415, "Not taken", "A form of this inbox is sent in another way.")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_POST:
-            raise Problem(413, "Too much", "This is more than the inbox takes at once.")
-    try:
-        return parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MOST_CONTROLS)
-    except ValueError:
-        raise Problem(400, "Not readable", "What was sent is not the content of a form.") from None
-
-
-def _first(typed: Mapping[str, Any], name: str) -> str:
-    return str(next(iter(typed.get(name, ())), ""))
-
-
-def _is_part(request: Request) -> bool:
-    return request.headers.get(PART) == "live"
-
-
-def _base(request: Request) -> str:
-    return str(request.scope.get("root_path", "")).rstrip("/")
-
-
-def _path(request: Request) -> str:
-    path = request.url.path.removeprefix(_base(request))
-    return f"{path}?{request.url.query}" if request.url.query else path
-
-
-def _local(following: str) -> str:
-    """A place of ours to go to after signing in; the first page for anything else."""
-    is_ours = following.startswith(("/items/", "/history", "/?")) and following.isascii() and following.isprintable()
-    return following if is_ours and "\\" not in following else "/"
+    may_answer = session is not None and session.member.may_answer
+    known = {"here": "", **facts, "who": who, "csrf": csrf, "may_answer": may_answer}
+    known |= {"base": base(request), "now": time.time(), "words": WORDS}
+    return HTMLResponse(render(template, **known), status, headers=PAGE_HEADERS)

@@ -4,9 +4,10 @@ import asyncio
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from mcp_types import ElicitRequest, ElicitRequestFormParams
+from pydantic import Field
 
 from turnwise import Context, InputRequiredResult, MCPServer, TaskOptions
 
@@ -70,13 +71,22 @@ LOOKALIKE = """Turnwise inbox
 [ Sign in again ]  Your session has expired.
 <form action="/login"><input name="token"><button class="primary">Sign in</button></form>"""
 
+Short = Annotated[str, Field(max_length=100)]
+"""What has room in a single line."""
+
 server = MCPServer("asking", tasks=TaskOptions(poll=0.1))
 
 
 @server.tool()
 async def greet(ctx: Context, who: str = "you") -> str:
-    answer = await ctx.elicit(f"What is {who} called?", str, key="name")
+    answer = await ctx.elicit(f"What is {who} called?", Short, key="name")
     return f"Hello {answer.data}" if answer.action == "accept" else f"not told: {answer.action}"
+
+
+@server.tool()
+async def remark(ctx: Context) -> str:
+    answer = await ctx.elicit("Anything else?", str, key="remark")
+    return f"said {answer.data}" if answer.action == "accept" else "nothing was said"
 
 
 @server.tool()
@@ -130,16 +140,22 @@ async def report(gate: str, ctx: Context) -> str:
     """Ask as soon as there is a file of this name."""
     await ctx.report(f"gathering {SCRIPT}")
     await asyncio.to_thread(opened, Path(gate))
-    answer = await ctx.elicit("A title for the report?", str, key="title")
+    answer = await ctx.elicit("A title for the report?", Short, key="title")
     return f"{answer.data}: all is well" if answer.action == "accept" else answer.action
 
 
 @server.tool()
 async def three_at_once(ctx: Context) -> str:
     answers = await asyncio.gather(
-        *(ctx.elicit(f"The {name}?", str, key=name) for name in ("first", "second", "third"))
+        *(ctx.elicit(f"The {name}?", Short, key=name) for name in ("first", "second", "third"))
     )
     return " ".join(answer.data if answer.action == "accept" else answer.action for answer in answers)
+
+
+@server.tool()
+async def approve(ctx: Context, what: str) -> str:
+    answer = await ctx.elicit(f"Deploy {what}?", bool, key="sure")
+    return f"{what}: {answer.data}" if answer.action == "accept" else answer.action
 
 
 if __name__ == "__main__":

@@ -40,9 +40,13 @@ FLAGS = [
 class Office:
     """An inbox, and a server whose calls are handed over to it. `states` are the secrets of those calls."""
 
-    url: str
+    inbox: Instance
     asker: str
     states: set[str] = field(default_factory=set)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.inbox.port}"
 
     def hand_over(self, tool: str, arguments: dict[str, Any] | None = None, **more: Any) -> str:
         """Call a tool up to its first question, and leave it to the inbox: the item's id."""
@@ -101,7 +105,7 @@ def office(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         stack.callback(asker.close)
         for one in (inbox, asker):
             one.await_listener()
-        yield Office(f"http://127.0.0.1:{inbox.port}", f"http://127.0.0.1:{asker.port}/mcp")
+        yield Office(inbox, f"http://127.0.0.1:{asker.port}/mcp")
     assert inbox.log.read_text() == ""
 
 
@@ -109,8 +113,14 @@ Enter = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
-def enter(browser: Browser, office: Office) -> Iterator[Enter]:
-    """Open a page as somebody who is signed in. Whatever goes wrong in a page fails its test."""
+def wrongs() -> list[str]:
+    """What went wrong in pages."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def enter(browser: Browser, office: Office, wrongs: list[str]) -> Iterator[Enter]:
+    """Open a page as somebody who is signed in. An error of its script, or a breach of its policy, fails the test."""
     contexts: list[BrowserContext] = []
     known: dict[str, Any] = {}
 
@@ -122,6 +132,8 @@ def enter(browser: Browser, office: Office) -> Iterator[Enter]:
             context.request.post("/login", form={"token": token, "next": ""}, headers={"Origin": office.url})
             known[token] = context.cookies()
         context.add_cookies(known.get(token, []))
+        context.on("weberror", lambda error: wrongs.append(str(error.error)))
+        context.on("console", lambda said: wrongs.append(said.text) if "Content Security" in said.text else None)
         page = context.new_page()
         page.goto(path)
         return page
@@ -132,10 +144,12 @@ def enter(browser: Browser, office: Office) -> Iterator[Enter]:
 
 
 @pytest.fixture(autouse=True)
-def _closed(enter: Enter, browser: Browser) -> Iterator[None]:
+def _closed(enter: Enter, browser: Browser, wrongs: list[str]) -> Iterator[None]:
     yield
     for context in browser.contexts:
         context.close()
+    found, wrongs[:] = list(wrongs), []
+    assert found == []
 
 
 Shoot = Callable[[Page, str], None]

@@ -35,8 +35,8 @@ def test_a_work_item_is_resolved_in_the_page_while_an_instance_dies(
 
     question = page.get_by_role("group", name="Asked by").get_by_text("which work item is the original?")
     expect(question).to_be_visible()
-    expect(page.get_by_role("heading", name="A question for you")).to_be_focused()
-    expect(page.locator("#told")).to_contain_text("Round 2. A question for you: Since Bug #4522")
+    expect(page.get_by_role("heading", name="Since Bug #4522")).to_be_focused()
+    expect(page.locator("#told")).to_contain_text("Round 2. A question: Since Bug #4522")
     shoot(page, "flow-2")
     served = fleet.balancer.calls[-1].instance
     fleet.instances[served].kill()

@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.inbox.browser.conftest import Enter, Office, Shoot
+from tests.inbox.browser.serving import BOSS
 
 WIDE = {"width": 1200, "height": 800}
 PHONE = {"width": 320, "height": 640}
@@ -43,7 +44,7 @@ def test_axe_finds_nothing_serious_in_light_or_dark(
         page.goto(place)
         for button in page.get_by_role("button", name=re.compile("^Send")).all()[:1]:
             button.click()
-        page.wait_for_function("!document.querySelector('[aria-busy=true]')")
+        expect(page.locator("[aria-busy=true]")).to_have_count(0)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         findings[name] = findings_of(page, axe)
         if name in SHOT:
@@ -70,6 +71,28 @@ def findings_of(page: Page, axe: str) -> list[str]:
     ]
 
 
+def test_who_only_looks_sees_all_and_has_nothing_to_press(office: Office, enter: Enter, shoot: Shoot, axe: str) -> None:
+    page = enter(token=BOSS, viewport=WIDE)
+    for name in ("every kind", "model", "folders", "raw", "page"):
+        page.goto(f"/items/{office.hand_over(*PAGES[name])}")
+        expect(page.get_by_text("you may look, and not answer")).to_be_visible()
+        expect(page.locator("main").get_by_role("button")).to_have_count(0)
+        expect(page.locator("main a[target=_blank]")).to_have_count(0)
+        for control in page.locator("main").locator("input:not([type=hidden]), select, textarea").all():
+            expect(control).to_be_disabled()
+        assert findings_of(page, axe) == []
+    expect(page.locator(".address")).to_contain_text("bücher.example")
+    item = office.hand_over("three_at_once")
+    page.goto(f"/items/{item}")
+    shoot(page, "looking-on")
+    expect(page.locator(".question")).to_have_count(3)
+    ann = enter(f"/items/{item}")
+    ann.get_by_label("Your answer").first.fill("x")
+    ann.get_by_role("button", name="Send answer").first.click()
+    expect(page.locator(".question")).to_have_count(2)
+    expect(page.locator("[data-part=earlier]")).to_contain_text("ann")
+
+
 CONTROLS = "button, input:not([type=hidden]), select, textarea, summary, nav a, a.button, a.line"
 SMALL = f"""[...document.querySelectorAll('{CONTROLS}')]
   .map((one) => one.matches('[type=radio], [type=checkbox]') ? one.closest('label') : one)
@@ -86,6 +109,29 @@ def test_every_page_fits_a_phone_and_a_thumb(places: dict[str, str], enter: Ente
         assert page.evaluate(SMALL) == [], name
         if name in SHOT:
             shoot(page, f"{name.replace(' ', '-')}-phone")
+
+
+TOPS = "places => places.map((place) => document.querySelector(place).getBoundingClientRect())"
+
+
+def test_what_is_decided_is_read_before_the_form(office: Office, enter: Enter, shoot: Shoot) -> None:
+    """In the order of the page for who listens, one below the other on a phone, side by side where there is room."""
+    page = enter(f"/items/{office.hand_over('greet', {'who': 'the cat'})}", viewport=PHONE)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Greet")
+    expect(page.locator(".facts code")).to_have_text("greet")
+    headings = page.get_by_role("heading").all_inner_texts()
+    assert headings == ["Greet", "Called with", "Question", "What is the cat called?", "The call"]
+    head, given, asked = page.evaluate(TOPS, ["h1", "[data-part=arguments]", ".question"])
+    assert head["bottom"] < given["top"] < given["bottom"] < asked["top"] < PHONE["height"]
+    shoot(page, "order-phone")
+    page.set_viewport_size({"width": WIDE["width"], "height": WIDE["height"]})
+    head, given, asked = page.evaluate(TOPS, ["h1", "[data-part=arguments]", ".question"])
+    assert asked["right"] < given["left"]
+    assert asked["top"] == given["top"]
+    page.goto("/?q=cat")  # Other calls may be in the list as well, and older.
+    gist = page.locator(".line-gist").first
+    expect(gist).to_contain_text("who the cat")
+    assert gist.evaluate("one => one.getBoundingClientRect().height") < 30
 
 
 def test_nothing_moves_for_who_wants_no_motion(office: Office, enter: Enter) -> None:

@@ -19,8 +19,8 @@ function remember(place) {
 // A question that is still asked is left as the reader has it, but for its number. What the reader sent is always taken as
 // it comes back, even where the same is wrong with it as before: the checks before sending have wiped the words about it.
 function freshen(here, part, sent) {
-  if (here.contains(sent)) {
-    for (const form of part.querySelectorAll("form[data-answer]")) form.dataset.typed = "";
+  if (here.contains(sent) || sent?.contains(here)) {
+    if ("answer" in part.dataset) part.dataset.typed = "";
     return true;
   }
   if (received.get(here) === received.get(part)) return false;
@@ -31,7 +31,9 @@ function freshen(here, part, sent) {
 
 function swapColumn(old, fresh, sent) {
   const wanted = new Map(partsOf(fresh).map((part) => [part.dataset.part, part]));
-  const stays = (part) => part.dataset.part === "notice" && !sent && !wanted.has("notice");
+  const isMoot = (part) => part.matches(".good") && !fresh.querySelector("[data-answer]"); // There is nothing left to answer.
+  const isKept = (part) => part.dataset.part.startsWith("kept-");
+  const stays = (part) => isKept(part) || (part.dataset.part === "notice" && !sent && !wanted.has("notice") && !isMoot(part));
   for (const part of partsOf(old)) if (!wanted.has(part.dataset.part) && !stays(part)) part.remove();
   const known = new Map(partsOf(old).map((part) => [part.dataset.part, part]));
   let last = null;
@@ -49,43 +51,95 @@ function swapColumn(old, fresh, sent) {
   }
 }
 
+const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+
+// Where the reader is: a part, a place in it, and the parts around it, for where it is gone afterwards.
+function placeOf(focused) {
+  const part = focused.closest("[data-part]");
+  if (!part) return null;
+  const beside = partsOf(part.parentElement);
+  const at = beside.indexOf(part);
+  const around = root.dataset.live === "list" ? [...beside.slice(at + 1), ...beside.slice(0, at).reverse()] : [];
+  return { names: [part, ...around].map((one) => one.dataset.part), at: [...part.querySelectorAll(FOCUSABLE)].indexOf(focused) };
+}
+
+function focusAgain(place) {
+  for (const name of place ? place.names : []) {
+    const part = live.querySelector(`[data-part="${name}"]`);
+    const places = part ? part.querySelectorAll(FOCUSABLE) : [];
+    const found = places[place.at] || places[0];
+    if (found) { found.focus({ preventScroll: true }); return; }
+  }
+  focusFirst();
+}
+
 function swap(html, sent = null) {
   const fresh = document.createElement("template");
   fresh.innerHTML = html;
   const whole = fresh.content.firstElementChild;
   const old = live.firstElementChild;
+  const word = fresh.content.querySelector("input[name=csrf]"); // It is another one where the reader has signed in again.
+  if (word) for (const one of document.querySelectorAll("input[name=csrf]")) one.value = word.value;
   if (!whole || !old || Number(whole.dataset.revision) < Number(old.dataset.revision)) return; // It was overtaken on its way.
   remember(fresh.content);
-  const typed = [...live.querySelectorAll("form[data-typed]:not([aria-busy])")].map((form) => form.closest("[data-part]"));
+  const typed = [...live.querySelectorAll("[data-typed]:not([aria-busy], [aria-busy] *)")].map((part) => ({ part, ...holding(part) }));
+  const place = live.contains(document.activeElement) ? placeOf(document.activeElement) : null;
   const hadFocus = live.contains(document.activeElement);
   const topColumns = (place) => [place, ...columnsOf(place)].filter((one) => one.dataset.column && !one.dataset.part);
   const columns = new Map(topColumns(whole).map((one) => [one.dataset.column, one]));
   for (const column of topColumns(old)) {
     if (columns.has(column.dataset.column)) swapColumn(column, columns.get(column.dataset.column), sent);
   }
-  const lost = typed.find((part) => !document.contains(part));
-  if (lost) overtaken(lost.dataset.part, whole.dataset.me);
+  const lost = typed.filter(({ part }) => !document.contains(part));
+  if (lost.length) overtaken(lost, whole.dataset.me);
   prepare(live);
   if (whole.dataset.tell !== old.dataset.tell) tell(whole.dataset.tell);
+  document.title = `${whole.dataset.title} – Turnwise inbox`;
   Object.assign(old.dataset, whole.dataset);
-  if (hadFocus && !live.contains(document.activeElement)) focusFirst();
+  if (hadFocus && !live.contains(document.activeElement)) (lost.length ? focusFirst : focusAgain)(place);
+  forgetAnswered();
 }
 
-function overtaken(question, me) {
-  const answer = live.querySelector(`[data-answered="${question}"]`);
-  const who = answer && (answer.dataset.by === me ? "You answered this elsewhere" : `${answer.dataset.by} was first`);
-  const box = notice("summary notice", "h2", who || "This question is no longer asked", "What you typed here was not sent.");
-  Object.assign(box.dataset, { part: "notice", focus: "" });
+const holding = (part) => ({ question: part.dataset.part, words: wordsIn(part), isSent: "sent" in part.dataset });
+
+// Who was first, and what was typed in vain: that stays until it is dismissed.
+function overtaken(lost, me) {
+  const boxes = new Map();
+  for (const { question, words, isSent } of lost) {
+    const answer = live.querySelector(`[data-answered="${CSS.escape(question)}"]`);
+    const isMine = answer?.dataset.by === me;
+    if (isSent && isMine) { boxes.set("You have answered this", []); continue; } // The reply did not come through.
+    const who = answer && (isMine ? "You answered this elsewhere" : `${answer.dataset.by} was first`);
+    const heading = who || "This question is no longer asked";
+    boxes.set(heading, [...(boxes.get(heading) || []), ...words]);
+  }
   dropNotices();
-  live.querySelector("[data-part='head']").after(box);
+  for (const [heading, words] of boxes) {
+    const isTaken = heading === "You have answered this";
+    const text = isTaken ? "Your answer was taken." : words.length ? "What you typed was not sent. Here it is:" : "What you typed here was not sent.";
+    const box = notice(`summary notice${isTaken ? " good" : ""}`, "h2", heading, text);
+    box.dataset.part = "notice";
+    box.dataset.focus = "";
+    if (isTaken) box.setAttribute("role", "status");
+    holdIn(box, words);
+    live.querySelector("[data-part='head']").after(box);
+  }
+}
+
+function holdIn(box, words) {
+  if (!words.length) return;
+  box.append(...listed(words));
+  box.dataset.part = `kept-${Date.now()}`;
 }
 
 function dropNotices() {
   for (const box of live.querySelectorAll("[data-part='notice']")) box.remove();
+  for (const box of live.querySelectorAll("[data-part^='kept-']")) delete box.dataset.focus;
 }
 
 function dismiss(event) {
   if (!event.target.closest("button[data-dismiss]")) return;
+  event.target.closest("[data-part]").remove();
   dropNotices();
   focusFirst();
 }
@@ -104,6 +158,7 @@ function notice(kind, level, heading, text) {
 function focusFirst() {
   const place = live.querySelector(".summary[data-focus]") || live.querySelector("[data-focus]") || document.getElementById("main");
   place.focus({ preventScroll: false });
+  if (place.offsetHeight > innerHeight) place.scrollIntoView();
 }
 
 function tell(words) {
@@ -111,39 +166,291 @@ function tell(words) {
   setTimeout(() => { told.textContent = words; }, 50);
 }
 
+// What is typed
+
+const controlsOf = (place) => [...place.querySelectorAll("input, select, textarea")].filter((one) => one.name && !["hidden", "password"].includes(one.type));
+const isChoice = (control) => ["radio", "checkbox"].includes(control.type);
+const keyOf = (control) => (isChoice(control) ? `${control.name}=${control.value}` : control.name);
+const valueOf = (control) => (isChoice(control) ? control.checked : control.value);
+const valuesOf = (place) => Object.fromEntries(controlsOf(place).map((one) => [keyOf(one), valueOf(one)]));
+const nameOf = (field) => (field.querySelector("legend > span, label > span") || field.querySelector("label")).textContent;
+const asAsked = new Map(); // What a question's controls hold before anybody types.
+
+function putIn(part, values) {
+  for (const one of controlsOf(part)) {
+    const value = values[keyOf(one)];
+    if (value === undefined) continue;
+    if (isChoice(one)) one.checked = value; else one.value = value;
+    if (one.name.endsWith(".zone")) one.dispatchEvent(new Event("change")); // It no longer follows its clock.
+  }
+}
+
+function textOf(control) {
+  if (isChoice(control)) return control.checked ? control.closest("label").textContent.trim() : "";
+  return control.tagName === "SELECT" ? control.selectedOptions[0]?.textContent || "" : control.value;
+}
+
+// Names and texts of the fields that somebody has changed.
+function wordsIn(part) {
+  const before = asAsked.get(part.dataset.part) || {};
+  const isChanged = (field) => controlsOf(field).some((one) => before[keyOf(one)] !== valueOf(one));
+  const fields = [...part.querySelectorAll(".field")].filter(isChanged);
+  const textIn = (field) => controlsOf(field).map(textOf).filter(Boolean).join(field.tagName === "FIELDSET" ? ", " : " ");
+  return fields.map((field) => [nameOf(field), textIn(field)]).filter(([, text]) => text);
+}
+
+// Texts that can be copied, with a mouse or a keyboard.
+function listed(words) {
+  return words.map(([name, text]) => {
+    const label = document.createElement("label");
+    const area = document.createElement("textarea");
+    label.textContent = `${name}, not sent`;
+    Object.assign(area, { readOnly: true, value: text, rows: Math.min(8, text.split("\n").length + Math.floor(text.length / 80)) });
+    label.append(area);
+    return label;
+  });
+}
+
+// Drafts: what is typed and not sent is kept in this tab, so that it outlives a reload, a way back and a new session.
+
+const KEPT = root ? `turnwise draft ${root.dataset.events} ` : "turnwise draft ";
+let keeping = null, hasLeft = false, isLeaving = false;
+
+function draftsOf(prefix) {
+  const names = Object.keys(sessionStorage).filter((name) => name.startsWith(prefix));
+  return new Map(names.map((name) => [name, JSON.parse(sessionStorage.getItem(name))]));
+}
+
+const draftName = (part) => `${KEPT}${root.dataset.item} ${part.dataset.part}`;
+
+function keep() {
+  clearTimeout(keeping);
+  keeping = null;
+  if (hasLeft) return;
+  for (const part of live.querySelectorAll("[data-answer][data-typed]")) {
+    const values = valuesOf(part);
+    const isBlank = JSON.stringify(values) === JSON.stringify(asAsked.get(part.dataset.part));
+    const kept = { me: live.firstElementChild.dataset.me, values, words: wordsIn(part), sent: "sent" in part.dataset };
+    try {
+      if (isBlank) sessionStorage.removeItem(draftName(part));
+      else sessionStorage.setItem(draftName(part), JSON.stringify(kept));
+    } catch { return; } // There is no room, or the browser keeps nothing.
+  }
+}
+
+function forget(prefix, isWanted = () => true) {
+  for (const [name, draft] of draftsOf(prefix)) if (isWanted(name, draft)) sessionStorage.removeItem(name);
+}
+
+const partNamed = (name) => live.querySelector(`[data-answer][data-part="${CSS.escape(name.split(" ").at(-1))}"]`);
+
+function forgetAnswered() {
+  if (root.dataset.item) forget(`${KEPT}${root.dataset.item} `, (name) => !partNamed(name));
+}
+
+function bringBack() {
+  const me = live.firstElementChild.dataset.me;
+  forget(KEPT, (name, draft) => draft.me !== me);
+  const gone = [];
+  for (const [name, draft] of draftsOf(`${KEPT}${root.dataset.item} `)) {
+    const part = partNamed(name);
+    if (!part) gone.push({ question: name.split(" ").at(-1), words: draft.words, isSent: draft.sent });
+    else { putIn(part, draft.values); part.dataset.typed = ""; sayBack(part); }
+  }
+  if (gone.length) overtaken(gone, me);
+  forgetAnswered();
+}
+
+function sayBack(part) {
+  const box = document.createElement("p");
+  const button = document.createElement("button");
+  box.className = "intro";
+  box.setAttribute("role", "status");
+  box.dataset.back = "";
+  Object.assign(button, { type: "button", className: "quiet", textContent: "Discard it" });
+  button.dataset.discard = "";
+  box.append("What you typed here before is back. ", button);
+  part.querySelector(".faults").after(box);
+}
+
+function signOut(event) {
+  if (!event.target.matches("form.leave")) return;
+  hasLeft = isLeaving = true;
+  forget(KEPT);
+  air?.postMessage({ kind: "left" });
+}
+
+function discard(event) {
+  const part = event.target.closest("button[data-discard]")?.closest("[data-answer]");
+  if (!part) return;
+  putIn(part, asAsked.get(part.dataset.part));
+  delete part.dataset.typed;
+  sessionStorage.removeItem(draftName(part));
+  part.querySelector("[data-back]").remove();
+  controlsOf(part)[0].focus();
+  tell("Discarded.");
+}
+
 // Looking again
 
-let looking = null, again = false;
+const AWAY = "The inbox cannot be reached. What you see may be old; it is looked at again by itself.";
+const SIGNED_OUT = "You are signed out. What you typed stays here:";
+const PATIENCE = 3000, SILENCE = 40000; // The inbox gives a sign of life every 15 seconds.
+const UNREACHED = [502, 503, 504]; // What a proxy says of an inbox that is away.
+const state = document.querySelector("[data-away]");
+let looking = null, again = false, lost = null, lapses = 0;
+
+function say(words) {
+  if (!state || state.dataset.away === words) return;
+  state.dataset.away = words;
+  state.textContent = words;
+  if (words === SIGNED_OUT) state.append(" ", wayIn());
+}
+
+function wayIn() {
+  const link = document.createElement("a");
+  Object.assign(link, { href: root.dataset.login, target: "_blank", textContent: "Sign in in another tab" });
+  return link;
+}
+
+function shutOut() {
+  if (isLeaving) return;
+  if (live.querySelector("[data-typed]")) say(SIGNED_OUT);
+  else location.reload();
+}
+
+function lapse() {
+  lapses += 1;
+  say(AWAY);
+}
+
+function doubt() {
+  lost ??= setTimeout(() => { lost = null; lapse(); }, PATIENCE);
+}
+
+function trust() {
+  clearTimeout(lost);
+  lost = null;
+}
 
 async function look(address = location.href) {
   if (looking) { again = true; return looking; }
+  const before = lapses; // A reply that was on its way when the inbox was lost does not say that it is back.
   looking = (async () => {
     try {
-      const reply = await fetch(address, { headers: { "X-Part": "live" }, redirect: "manual" });
-      if (reply.status === 200) swap(await reply.text());
-      else if (reply.status === 401 || reply.status === 404) location.reload();
-    } catch { /* The inbox is away: the stream of events comes back when it does, and we look again then. */ }
+      const reply = await fetch(address, { headers: { "X-Part": "live" }, redirect: "manual", signal: AbortSignal.timeout(SILENCE) });
+      if (reply.status === 200) {
+        swap(await reply.text());
+        trust();
+        if (state?.dataset.away === SIGNED_OUT) hasLeft = false;
+        if (before === lapses) { say(""); settle(); }
+      }
+      else if (reply.status === 401) shutOut();
+      else if (UNREACHED.includes(reply.status)) doubt();
+      else if (reply.status === 404 && !live.querySelector("[data-typed]")) location.reload();
+    } catch { doubt(); } // The stream of events comes back when the inbox does, and we look again then.
   })();
   await looking;
   looking = null;
   if (again) { again = false; setTimeout(look, 250); }
 }
 
+// Browsers keep few connections to a host, and a stream holds one for as long as it lasts. So of all tabs that can be seen one
+// has the lock, and with it the stream, and passes on what it hears. Where none can be seen there is no stream: tabs look once a
+// minute then, and as soon as they are seen. Without locks, as over plain http, every tab that can be seen has its own stream.
+
+const MINUTE = 60000;
+let events = null, heard = 0, soon = null, air = null, turn = null;
+
+function hear({ kind, ids = "" }) {
+  if (["alive", "beat", "change"].includes(kind)) trust();
+  if (kind === "lost") doubt();
+  if (kind === "left") { forget(KEPT); hasLeft = true; }
+  if (kind === "look" || kind === "change") changed(ids);
+  if (kind === "beat" && state?.dataset.away === AWAY) look();
+}
+
+function pass(kind, ids = "") {
+  air?.postMessage({ kind, ids });
+  hear({ kind, ids });
+}
+
+function hush() {
+  events?.close();
+  events = null;
+}
+
 function listen() {
-  const events = new EventSource(root.dataset.events);
-  let lost = false, timer = null;
-  events.addEventListener("open", () => { if (lost) look(); lost = false; });
-  events.addEventListener("error", () => {
-    lost = true;
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => { look(); listen(); }, 3000);
+  hush();
+  const stream = events = new EventSource(root.dataset.events);
+  const on = (name, kind) => stream.addEventListener(name, (event) => { heard = Date.now(); pass(kind, event.data); });
+  heard = Date.now();
+  on("open", "alive");
+  on("beat", "beat");
+  on("change", "change");
+  stream.addEventListener("error", () => {
+    if (stream.readyState !== EventSource.CLOSED) pass("lost");
+    else setTimeout(() => { if (events === stream) { pass("look"); listen(); } }, PATIENCE);
   });
-  events.addEventListener("change", (event) => {
-    if (root.dataset.live === "item" && event.data && !event.data.split(" ").includes(root.dataset.item)) return;
-    if (root.dataset.live === "item") look();
-    else timer ??= setTimeout(() => { timer = null; look(); }, 300);
+}
+
+function compete(steal = false) {
+  rest();
+  turn = new AbortController();
+  heard = Date.now();
+  if (!navigator.locks) { listen(); return; }
+  const { signal } = turn;
+  const hold = () => new Promise((done) => {
+    if (signal.aborted) { done(); return; }
+    signal.addEventListener("abort", done);
+    listen();
   });
-  addEventListener("pagehide", () => events.close());
-  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  navigator.locks.request(`turnwise ${root.dataset.events}`, steal ? { steal } : { signal }, hold).catch((error) => {
+    if (signal.aborted) return;
+    if (error.name === "AbortError") compete(); // Another tab has taken it, because it did not hear of us.
+    else listen();
+  });
+}
+
+function rest() {
+  turn?.abort();
+  turn = null;
+  hush();
+}
+
+function attend() {
+  const isSilent = Date.now() - heard > SILENCE;
+  if (events && isSilent) listen();
+  if (events) air.postMessage({ kind: "here" });
+  else if (turn && isSilent) compete(true); // Who has the lock is frozen.
+}
+
+function changed(ids) {
+  if (!ids && document.hidden) return; // It is looked at within a minute, or when it is seen.
+  if (root.dataset.live === "item") {
+    if (!ids || ids.split(" ").includes(root.dataset.item)) look();
+  } else soon ??= setTimeout(() => { soon = null; look(); }, 300);
+}
+
+function join() {
+  air = new BroadcastChannel(`turnwise ${root.dataset.events}`);
+  air.addEventListener("message", (event) => { heard = Date.now(); hear(event.data); });
+  if (!document.hidden) compete();
+  setTimeout(() => { if (!events) look(); }, 300); // What happened since the page was drawn; a stream says that by itself.
+}
+
+function watch() {
+  join();
+  setInterval(attend, 5000);
+  setInterval(() => { if (document.hidden) look(); }, MINUTE);
+  addEventListener("pagehide", () => { rest(); air.close(); });
+  addEventListener("pageshow", (event) => { if (event.persisted) { join(); look(); } });
+  addEventListener("offline", lapse);
+  addEventListener("online", () => { if (events) listen(); look(); });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) rest();
+    else { compete(); look(); }
+  });
 }
 
 // Checking before sending
@@ -162,6 +469,7 @@ function wrongIn(field) {
   const control = field.querySelector("input, select, textarea");
   const state = control.validity;
   if (state.valueMissing || (control.required && !control.value.trim() && !state.badInput)) return "is needed";
+  if (control.dataset.notEmpty && !control.value.trim() && !state.badInput) return control.dataset.notEmpty;
   if (state.badInput) return control.type === "number" ? "must be a number" : "must be a whole date";
   if (state.typeMismatch) return control.type === "email" ? "must be an email address" : "must be an address with its scheme, as https://example.com";
   if (state.stepMismatch) return "must be a whole number";
@@ -184,7 +492,7 @@ function check(field) {
   return wrong;
 }
 
-function summarise(form, wrongs) {
+function summarise(question, wrongs) {
   const box = document.createElement("div");
   box.className = "summary";
   box.setAttribute("role", "alert");
@@ -194,13 +502,13 @@ function summarise(form, wrongs) {
   const list = document.createElement("ul");
   for (const [field, wrong] of wrongs) {
     const link = document.createElement("a");
-    const name = field.querySelector("legend > span, label > span") || field.querySelector("label");
     link.href = `#${field.id || field.querySelector("input, select, textarea").id}`;
-    link.textContent = `${name.textContent} ${wrong}.`;
+    link.textContent = `${nameOf(field)} ${wrong}.`;
     list.appendChild(document.createElement("li")).appendChild(link);
   }
   box.append(head, list);
-  form.querySelector(".faults").replaceChildren(box);
+  question.querySelector(".faults").replaceChildren(box);
+  document.title = `Not right yet: ${document.querySelector("h1").textContent} – Turnwise inbox`;
   box.focus();
 }
 
@@ -215,43 +523,173 @@ function jump(event) {
 
 // Sending
 
-async function send(event) {
+// One form has all questions of the page; what is sent are the controls of one of them, or of another form.
+function contentOf(form, place, button) {
+  const names = new Set([...place.querySelectorAll("[name]")].map((one) => one.name)).add("csrf");
+  const body = new URLSearchParams([...new FormData(form)].filter(([name]) => names.has(name)));
+  if (button && button.name) body.append(button.name, button.value);
+  return body;
+}
+
+async function post(form, body, signal) {
+  const ask = () => fetch(form.getAttribute("action"), { method: "POST", body: body(), headers: { "X-Part": "live" }, redirect: "manual", signal });
+  const reply = await ask();
+  if (reply.status !== 403) return reply;
+  await look(); // The reader may have signed in again meanwhile: then the session has another word.
+  return ask();
+}
+
+function complain(place, heading, text, ...more) {
+  const box = notice("summary", "h3", heading, text);
+  box.lastChild.append(...more);
+  const faults = place.querySelector(".faults") || place.insertBefore(document.createElement("div"), place.firstChild);
+  faults.className = "faults";
+  faults.replaceChildren(box);
+  return box;
+}
+
+// What is only so while the inbox is away, or the reader is signed out, is taken away afterwards.
+function complainMeanwhile(place, ...words) {
+  const box = complain(place, ...words);
+  box.dataset.meanwhile = "";
+  box.focus();
+  setTimeout(look, PATIENCE);
+}
+
+function settle() {
+  for (const box of live.querySelectorAll("[data-meanwhile]")) {
+    const place = box.closest("[data-answer], form");
+    const hadFocus = box.contains(document.activeElement);
+    box.remove();
+    tell("What you typed is not sent yet. You can send it now.");
+    if (hadFocus) (place.querySelector("button.primary") || place.querySelector("button:not([hidden])"))?.focus();
+  }
+}
+
+// No refusal can be taken back, and a server may give the whole call up at one. So where something is typed that was not sent,
+// in this question or in another, a refusal is asked for twice; otherwise it is one press.
+function isMeant(button, place) {
+  if (!/^(decline|cancel) /.test(button.value) || "sure" in button.dataset || !live.querySelector("[data-typed]")) return true;
+  const word = button.textContent;
+  const lost = "typed" in place.dataset ? "What you typed here is not sent then." : "The call may end with it, and what you typed into the other questions is not sent then.";
+  const box = document.createElement("p");
+  box.className = "why";
+  box.setAttribute("role", "alert");
+  box.textContent = `${word}? ${lost} Press again if you mean it.`;
+  button.dataset.sure = "";
+  button.textContent = `${word}: press again`;
+  button.parentElement.prepend(box);
+  button.addEventListener("blur", () => { delete button.dataset.sure; button.textContent = word; box.remove(); }, { once: true });
+  return false;
+}
+
+function send(event) {
   const form = event.target.closest("form[data-post]");
   if (!form) return;
   event.preventDefault();
-  if (form.getAttribute("aria-busy") === "true") return;
   const button = event.submitter;
-  if (button && button.value === "accept") {
-    const wrongs = [...form.querySelectorAll(".field")].map((field) => [field, check(field)]).filter(([, wrong]) => wrong);
-    if (wrongs.length) { summarise(form, wrongs); return; }
+  const place = (button && button.closest("[data-answer]")) || form;
+  if (place.getAttribute("aria-busy") === "true") return;
+  if (button && button.value.startsWith("accept ")) {
+    const wrongs = [...place.querySelectorAll(".field")].map((field) => [field, check(field)]).filter(([, wrong]) => wrong);
+    if (wrongs.length) { summarise(place, wrongs); return; }
   }
-  const body = new URLSearchParams(new FormData(form));
-  if (button && button.name) body.append(button.name, button.value);
-  form.setAttribute("aria-busy", "true");
+  if (button && button.value.startsWith("all ")) { // The inbox says what is wrong; but of what cannot be read, a browser sends nothing.
+    const unread = [...form.querySelectorAll(".field")].find((field) => [...field.querySelectorAll("input")].some((one) => one.validity.badInput));
+    if (unread) { summarise(unread.closest("[data-answer]"), [[unread, check(unread)]]); return; }
+  }
+  if (button && !isMeant(button, place)) return;
+  deliver(form, place, button);
+}
+
+const LATE = 15000, LARGEST = 2 * 1024 * 1024; // The inbox takes no more at once.
+const underWay = new WeakMap();
+
+// A word beside the buttons, for all who see it or hear it.
+function sending(button) {
+  const word = document.createElement("span");
+  word.className = "optional";
+  word.setAttribute("role", "status");
+  const beside = [...(button?.parentElement.children || [])].filter((one) => one.matches("button"));
+  beside.at(-1)?.after(word);
+  setTimeout(() => { word.textContent = "Sending…"; }, 50); // A place that comes with its words is not read out.
+  return word;
+}
+
+function isLate(place, word) {
+  word.remove();
+  place.removeAttribute("aria-busy");
+  complain(place, "There is no reply yet", "Nobody can say yet whether the inbox has it. You can wait, or send it again: it counts once.");
+}
+
+async function deliver(form, place, button) {
+  const body = () => contentOf(form, place, button);
+  if (String(body()).length > LARGEST) { tooLong(place); return; }
+  place.querySelector(".faults")?.replaceChildren();
+  underWay.get(place)?.abort(); // An earlier try, which nobody waits for any more.
+  const attempt = new AbortController();
+  underWay.set(place, attempt);
+  place.setAttribute("aria-busy", "true");
+  const isAgain = "sent" in place.dataset;
+  place.dataset.sent = "";
+  const word = sending(button);
+  const timer = setTimeout(() => isLate(place, word), LATE);
   try {
-    const reply = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "live" }, redirect: "manual" });
-    if ([200, 409, 422].includes(reply.status)) {
-      const html = await reply.text();
-      dropNotices(); // Here and not in the swap, which does nothing where the reply was overtaken.
-      swap(html, form);
-    } else location.reload();
-    if (!document.contains(form) || reply.status !== 200) focusFirst();
-  } catch {
-    tell("The inbox cannot be reached. Your answer was not sent.");
-    const box = form.querySelector(".faults");
-    if (box) {
-      box.replaceChildren(notice("summary", "h3", "The inbox cannot be reached", "Your answer was not sent. Try again in a while."));
-      box.firstChild.focus();
-    }
+    await taken(await post(form, body, attempt.signal), place, isAgain);
+  } catch (error) {
+    if (attempt.signal.aborted) return;
+    if (!(error instanceof TypeError)) throw error;
+    unreached(place);
+  } finally {
+    clearTimeout(timer);
+    word.remove();
+    if (underWay.get(place) === attempt) place.removeAttribute("aria-busy");
   }
-  form.removeAttribute("aria-busy");
+}
+
+async function taken(reply, place, isAgain) {
+  const what = "answer" in place.dataset ? "Your answer" : "This";
+  const held = holding(place);
+  if (UNREACHED.includes(reply.status)) { unreached(place); return; }
+  delete place.dataset.sent;
+  place.setAttribute("aria-busy", "true"); // Again, where it was late: what comes by the stream meanwhile is no surprise.
+  if ([200, 409, 422].includes(reply.status)) {
+    const html = await reply.text();
+    dropNotices(); // Here and not in the swap, which does nothing where the reply was overtaken.
+    swap(html, place);
+    if (reply.status === 409 && !document.contains(place) && held.question) keepUnused(held, isAgain);
+    if (!document.contains(place) || reply.status !== 200) focusFirst();
+  } else if (reply.status === 401) complainMeanwhile(place, "You are signed out", `${what} was not sent, and stays here. `, wayIn());
+  else if (reply.status === 413) tooLong(place);
+  else complain(place, "That did not work", `${what} was not sent (${reply.status}). Try again in a while.`).focus();
+}
+
+// What was sent and not used, because there is an answer: another one, or this one, whose reply did not come through before.
+function keepUnused(held, isAgain) {
+  const me = live.firstElementChild.dataset.me;
+  const isMine = live.querySelector(`[data-answered="${CSS.escape(held.question)}"]`)?.dataset.by === me;
+  const box = live.querySelector("[data-part='notice']:not(.good)");
+  if (box && !(isAgain && isMine)) holdIn(box, held.words);
+  else overtaken([{ ...held, isSent: isAgain }], me);
+  prepare(live);
+}
+
+function tooLong(place) {
+  complain(place, "Your answer is too long", "It was not sent, and stays here. Shorten it, and send it again.").focus();
+}
+
+function unreached(place) {
+  complainMeanwhile(place, "The inbox cannot be reached", "What you typed stays here. Send it again when the inbox is back: it counts once.");
 }
 
 // Small things
 
 function prepare(place) {
-  for (const form of place.querySelectorAll("form[data-answer]")) form.noValidate = true;
-  for (const box of place.querySelectorAll("[data-part='notice']:not(:has(button))")) {
+  const skip = document.querySelector("[data-skip]");
+  const asked = live.querySelector("[data-answer] .q-head");
+  if (skip) skip.hidden = !asked;
+  if (asked) skip.hash = asked.id;
+  for (const box of place.querySelectorAll(":is([data-part='notice'], [data-part^='kept-']):not(.good, :has(button))")) {
     const button = box.appendChild(document.createElement("button"));
     Object.assign(button, { type: "button", textContent: "Dismiss" });
     button.dataset.dismiss = "";
@@ -263,6 +701,9 @@ function prepare(place) {
     choose();
     clock.addEventListener("change", choose);
     zone.addEventListener("change", () => clock.removeEventListener("change", choose));
+  }
+  for (const part of place.querySelectorAll("[data-answer]")) {
+    if (!asAsked.has(part.dataset.part)) asAsked.set(part.dataset.part, valuesOf(part));
   }
 }
 
@@ -301,25 +742,29 @@ function filter(form) {
   });
 }
 
-if (live) { remember(document); prepare(live); listen(); tick(); setInterval(tick, 15000); }
+if (live) { remember(document); prepare(live); watch(); tick(); setInterval(tick, 15000); }
+if (root?.dataset.item) { bringBack(); prepare(live); addEventListener("pagehide", keep); }
 document.addEventListener("submit", send);
+document.addEventListener("submit", signOut);
+document.addEventListener("click", discard);
 document.addEventListener("click", jump);
 document.addEventListener("click", dismiss);
 document.addEventListener("focusout", (event) => {
-  const field = event.target.closest("form[data-answer] .field");
+  const field = event.target.closest("[data-answer] .field");
   if (field && !field.contains(event.relatedTarget) && event.target.value) check(field);
 });
 document.addEventListener("input", (event) => {
-  const form = event.target.closest("form[data-answer]");
-  if (form) form.dataset.typed = "";
-  const field = event.target.closest("form[data-answer] .field.wrong");
+  const question = event.target.closest("[data-answer]");
+  if (question) { question.dataset.typed = ""; keeping ??= setTimeout(keep, 500); }
+  const field = event.target.closest("[data-answer] .field.wrong");
   if (field) check(field);
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-  const form = event.target.closest("form[data-answer]");
-  const button = form && form.querySelector("button[value='accept']");
-  if (button) form.requestSubmit(button);
+  const question = event.key === "Enter" && !event.isComposing && event.target.closest("[data-answer]");
+  if (!question || !(event.ctrlKey || event.metaKey || event.target.matches("input"))) return;
+  event.preventDefault(); // Enter would press the first button of the form, which is another question's.
+  const button = question.querySelector("button[value^='accept ']");
+  if (button) button.form.requestSubmit(button);
 });
 for (const form of document.querySelectorAll("form[data-filter]")) filter(form);
 const first = document.querySelector(".summary[data-focus]");
