@@ -2,10 +2,11 @@ from pathlib import Path
 
 from turnwise import Context, MCPServer, RequestStateSecurity, SQLiteTaskStore
 
+keys = [line for line in Path("keys").read_text().splitlines() if not line.startswith("#")]
 server = MCPServer(
     "shop",
     tasks=SQLiteTaskStore("tasks.db"),
-    request_state_security=RequestStateSecurity(keys=Path("keys").read_text().split()),
+    request_state_security=RequestStateSecurity(keys=keys),
 )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.commanding import COMMAND, KEYS, PYTHONPATH, SHOP, Door, Served, answering, children, keys_file, until
-from tests.fleet.processes import free_port
+from tests.ports import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNIT, DOCKERFILE, MANIFEST = DEPLOY / "turnwise@.service", DEPLOY / "Dockerfile", DEPLOY / "kubernetes.yaml"

@@ -31,7 +31,7 @@ from tests.deploy.commanding import (
     keys_file,
     until,
 )
-from tests.fleet.processes import free_port
+from tests.ports import free_port
 
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/bin")
 CONFIGURED = Path(__file__).parents[2] / "deploy/nginx.conf"
@@ -58,11 +58,11 @@ async def told(name: str, ctx: Context) -> str:
 """
 
 
-def certified(place: Path) -> ssl.SSLContext:
+def certified(place: Path, public: str = PUBLIC) -> ssl.SSLContext:
     """A certificate for the public name, and who trusts it."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName([x509.DNSName(PUBLIC), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    names = x509.SubjectAlternativeName([x509.DNSName(public), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
     builder = builder.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(1))
     certificate = builder.add_extension(names, critical=True).sign(key, hashes.SHA256())
@@ -74,15 +74,27 @@ def certified(place: Path) -> ssl.SSLContext:
 
 
 def substituted(place: Path, listening: int, instances: list[int]) -> Path:
-    """The file as it is, but for ports and places; and a configuration around it, as a distribution has one."""
-    text = CONFIGURED.read_text()
-    changes = {
-        "listen 443 ssl;": f"listen 127.0.0.1:{listening} ssl;",
-        f"/etc/nginx/tls/{PUBLIC}.crt": str(place / "crt"),
-        f"/etc/nginx/tls/{PUBLIC}.key": str(place / "key"),
+    """The file as it is, but for ports and places."""
+    return written(
+        place,
+        CONFIGURED,
+        PUBLIC,
+        listening,
+        {f":{8001 + number} ": f":{port} " for number, port in enumerate(instances)},
+    )
+
+
+def written(place: Path, configured: Path, public: str, listening: int, changes: dict[str, str]) -> Path:
+    """A file of ours with these changes, each of which it has to know; and a configuration around it, as a distribution
+    has one.
+    """
+    text = configured.read_text()
+    usual_ones = {
+        "listen 443 ssl": f"listen 127.0.0.1:{listening} ssl",
+        f"/etc/nginx/tls/{public}.crt": str(place / "crt"),
+        f"/etc/nginx/tls/{public}.key": str(place / "key"),
     }
-    changes |= {f":{8001 + number} ": f":{port} " for number, port in enumerate(instances)}
-    for usual, here in changes.items():
+    for usual, here in (usual_ones | changes).items():
         assert usual in text, usual
         text = text.replace(usual, here)
     (place / "turnwise.conf").write_text(text)

@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from scripts import command_reference
-from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, free_port, load
+from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, load
+from tests.ports import free_port
 from tests.unit.test_cli_call import commands
 from turnwise.cli.app import app
 from turnwise.cli.hosts import hosts, started
@@ -55,9 +56,12 @@ class Terminal:
         self.code = 0
         self.staying: list[subprocess.Popen[str]] = []
 
+    def here(self, text: str) -> str:
+        """A text of the page, with the port that is free."""
+        return text.replace(SERVED, f"http://127.0.0.1:{self.port}")
+
     def run(self, line: str) -> str:
-        line = line.replace(SERVED, f"http://127.0.0.1:{self.port}").replace("$TASK", self._task())
-        match shlex.split(line):
+        match shlex.split(self.here(line).replace("$TASK", self._task())):
             case ["echo", "$?"]:
                 return str(self.code)
             case ["echo", text, ">", file]:
@@ -68,8 +72,9 @@ class Terminal:
                 return ""
             case ["turnwise", *words, "&"]:
                 return self._stay(words)
-            case ["turnwise", *words, "<", file]:
-                return self._turnwise(words, Path(file).read_text())
+            case ["python", file, "|", "turnwise", *words]:
+                pipes: dict[str, Any] = {"env": ENVIRONMENT, "stdout": subprocess.PIPE, "text": True}
+                return self._turnwise(words, subprocess.run([sys.executable, file], check=True, **pipes).stdout)
             case ["turnwise", *words]:
                 return self._turnwise(words, "")
         raise AssertionError(f"what is {line!r}?")
@@ -117,43 +122,26 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Termin
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr("turnwise._sealed._provided", None)
-    known = set(sys.modules)
+    before = {name: sys.modules.pop(name, None) for name in ("trips", "shop")}
     opened = Terminal(tmp_path)
     yield opened
     for serving in opened.staying:
         serving.terminate()
         serving.communicate(timeout=30)
-    for name in set(sys.modules) & {"trips", "shop"} - known:
-        del sys.modules[name]
-
-
-def keep_state(folder: Path) -> None:
-    """A state of the project's tool, under the keys of the page, as a client got it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delitem(sys.modules, "trips", raising=False)
-        patch.setattr("turnwise._sealed._provided", (folder / "keys").read_text().split())
-        from trips import server  # type: ignore[import-not-found]
-
-    async def asked() -> str:
-        async def answer(connection: Any, params: Any) -> dict[str, Any]:
-            return {"action": "accept", "content": {"value": "Ada"}}
-
-        async with connect(server, elicitation_callback=answer) as client:
-            await client.call_tool("greet", {"city": "Ulm"})
-            return str(client.rounds[0].reply["result"]["requestState"])
-
-    (folder / "state").write_text(asyncio.run(asked()))
+    for name, module in before.items():
+        sys.modules.pop(name, None)
+        if module is not None:
+            sys.modules[name] = module
 
 
 def replayed(page: str, terminal: Terminal) -> int:
     lines = 0
     for command, shown in exchanges((GUIDES / page).read_text(encoding="utf-8")):
-        if command.startswith("turnwise token show -"):
-            keep_state(Path.cwd())
         printed = terminal.run(command)
         assert fits(shown, printed), f"$ {command}\n{printed}"
         if command == "cd trips":
-            Path("shop.py").write_text((SAMPLES / "command/shop.py").read_text())
+            for name in ("command/shop.py", "command/asked.py"):
+                Path(Path(name).name).write_text(terminal.here((SAMPLES / name).read_text()))
         lines += 1
     return lines
 
@@ -247,7 +235,7 @@ def test_the_page_of_hosts_has_what_the_command_prints() -> None:
     page = sections("hosts.md")
     told = [
         *hosts("trips", f"{SERVED}/mcp"),
-        started("trips", "/home/ada/trips/trips.py:server", "/home/ada/venv/bin/python"),
+        started("trips", "/home/ada/trips/trips.py:server", "/home/ada/venv/bin/python", "/home/ada/trips"),
     ]
     for host in told:
         assert f"`{host.file}`" in page[host.name]

@@ -12,14 +12,19 @@ import termios
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
+from threading import Thread
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
 import turnwise
 from tests.fleet.forks import Child, Forks
+from turnwise.cli.app import app
 
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 ROOT = Path(__file__).parents[2]
@@ -120,7 +125,38 @@ server = MCPServer("paged", page_size=1)
 for number in range(3):
     server.add_tool(lambda number=number: str(number), f"tool_{number}", structured_output=False)
 """
-FILES = {"shop.py": SHOP, "paged.py": PAGED, "broken.py": "\n1 +", "raising.py": "\n1 / 0"}
+SLOW = """
+import asyncio
+from turnwise import MCPServer
+
+server = MCPServer("slow")
+
+@server.tool()
+async def sleep() -> str:
+    await asyncio.Event().wait()
+    return "awake"
+"""
+LOUD = """
+from turnwise import MCPServer
+
+server = MCPServer("loud")
+print("loaded")
+
+@server.tool()
+async def shout(count: list[int] = [], names: list[str] | None = None, more: dict[str, int] = {}) -> str:
+    print("called")
+    return f"{count} {names} {more}"
+"""
+FILES = {
+    "shop.py": SHOP,
+    "paged.py": PAGED,
+    "loud.py": LOUD,
+    "slow.py": SLOW,
+    "true.py": PAGED,
+    "broken.py": "\n1 +",
+    "raising.py": "\n1 / 0",
+    "unfit.py": "import turnwise\nturnwise.MCPServer('s').add_tool(lambda ctx: 7, 'seven')",
+}
 
 
 # Commands
@@ -275,7 +311,7 @@ def answers(shop: Commands, given: Any) -> list[str]:
 def test_a_tool_is_called_wherever_its_server_is(shop: Commands, url: str) -> None:
     sure = answers(shop, {"sure": True})
     words = ["buy", "article=a hat", "count=2", "note=12", 'tags:=["a", "b"]', *sure]
-    for told in shop.run(*(["call", target, *words] for target in (url, "shop.py", "shop:server", STARTED))):
+    for told in shop.run(*(["call", target, *words] for target in (url, "shop.py", "shop:server", "shop", STARTED))):
         assert told == (0, "3 'a hat' '12' ['a', 'b']\n", "")
 
 
@@ -308,14 +344,56 @@ def test_results_are_json_for_scripts_and_errors_are_exit_codes(shop: Commands) 
     assert missing.err.startswith("there is no tool 'sell'; there are: buy, count_up, data, fail,")
 
 
+def test_a_list_that_is_no_json_is_told_how_to_be_written(shop: Commands) -> None:
+    given = {
+        "count=1,2": "count is a list, as JSON: 'count:=[1, 2]'",
+        "count=1": "count is a list, as JSON: 'count:=[1]'",
+        "names=a, 7": 'names is a list, as JSON: \'names:=["a", "7"]\'',
+        "more=7": "more is an object, as JSON: more:='{...}'",
+    }
+    for words, told in zip(given.values(), shop.run(*(["call", "loud", "shout", word] for word in given)), strict=True):
+        assert (told.code, told.out) == (2, "")
+        assert words in told.err
+    (right,) = shop.run(["call", "loud", "shout", "count=[1, 2]", 'names:=["a"]', 'more={"a": 1}'])
+    assert right.out == "[1, 2] ['a'] {'a': 1}\n"
+
+
+def test_what_an_author_prints_is_no_result(shop: Commands) -> None:
+    called, listed = shop.run(["call", "loud:server", "shout"], ["list", "loud.py", "--json"])
+    assert called == (0, "[] None {}\n", "loaded\ncalled\n")
+    assert json.loads(listed.out)["tools"][0]["name"] == "shout"
+    assert listed.err == "loaded\n"
+
+
 def test_a_question_that_nobody_answers_is_told_as_json(shop: Commands, url: str) -> None:
-    for told in shop.run(["call", "shop.py", "buy", "article=hat"], ["call", url, "buy", "article=hat", "--json"]):
-        assert (told.code, told.out) == (4, "")
-        question, sentence = told.err.splitlines()
+    asked, read = shop.run(["call", "shop.py", "buy", "article=hat"], ["call", url, "buy", "article=hat", "--json"])
+    assert asked.out == ""
+    for told, lines in ((asked, asked.err.splitlines()), (read, [*read.out.splitlines(), *read.err.splitlines()])):
+        assert told.code == 4
+        question, sentence = lines
         assert json.loads(question)["key"] == "sure"
         assert json.loads(question)["message"] == "Buy 1 hat?"
         assert json.loads(question)["requestedSchema"]["required"] == ["value"]
         assert sentence == "the question 'sure' is in no --answers, and nobody is there to ask"
+    assert json.loads(read.out)["key"] == "sure"
+
+
+def test_answers_come_from_a_pipe(shop: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
+    for given, code, out in (('{"sure": true}', 0, "2 'hat' None []\n"), ("{}", 4, ""), ("[]", 2, ""), ("", 2, "")):
+        told = CliRunner().invoke(
+            app, ["call", str(shop.folder / "shop.py"), "buy", "article=hat", "--answers", "-"], given
+        )
+        assert (told.exit_code, told.stdout) == (code, out), told.output
+
+
+def test_a_form_is_not_asked_where_answers_come_from_the_terminal(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "buy", "article=hat", "--answers", "-") as terminal:
+        terminal.types('{"other": true}')
+        terminal.types("\x04", end="")
+        assert terminal.ended().code == 4
+    assert "value> " not in terminal.shown
 
 
 def test_every_kind_of_question_is_answered_from_a_file(shop: Commands) -> None:
@@ -344,7 +422,7 @@ def test_a_wrong_answers_file_or_a_wrong_answer_is_said(shop: Commands) -> None:
     )
     assert (unread.code, no_object.code, misfit.code) == (2, 2, 1)
     assert "none.json" in unread.err
-    assert "answers by key or by message" in no_object.err
+    assert "answers are an object, by key or by message" in no_object.err
     assert "'perhaps' is not of type 'boolean'" in misfit.err
 
 
@@ -352,7 +430,14 @@ def test_what_cannot_be_reached_or_does_not_exist_has_an_exit_code(shop: Command
     refused = {
         ("call", "http://127.0.0.1:9/mcp", "buy"): (3, "the server cannot be reached"),
         ("call", "no-such-command here", "buy"): (3, "the server cannot be started"),
+        ("call", "no-such-command", "buy"): (2, "there is no command and no module 'no-such-command'; TARGET is a URL"),
+        ("call", "127.0.0.1:9/mcp", "buy"): (2, "no command '127.0.0.1:9/mcp'; did you mean http://127.0.0.1:9/mcp?"),
+        ("list", "localhost:9"): (2, "did you mean http://localhost:9/mcp?"),
+        ("list", "mcp-7.example.com/in/it"): (2, "did you mean https://mcp-7.example.com/in/it?"),
+        ("list", "ws://127.0.0.1:9/mcp"): (2, "TARGET is a URL with http:// or https://"),
+        ("list", "bin/nothing"): (3, "the server cannot be started"),
         ("list", "/bin/true --nothing"): (3, "the server"),
+        ("list", "true"): (3, "the server"),
         ("call", "nothing:server", "buy"): (2, "no module 'nothing'"),
         ("call", "shop.py:nothing", "buy"): (2, "shop.py has no server 'nothing': it has server, other"),
         ("list", "nothing.py"): (2, "no file 'nothing.py'"),
@@ -360,6 +445,13 @@ def test_what_cannot_be_reached_or_does_not_exist_has_an_exit_code(shop: Command
         ("list", url, "--mode", "2024-01-01"): (2, "--mode is one of auto"),
         ("call", url, "buy", "article=hat", "--timeout", "0"): (2, "Invalid value for '--timeout'"),
         ("call",): (2, "Missing argument 'TARGET'"),
+        ("call", url, "buy", "--keys-file", "ring"): (
+            2,
+            f"module:attribute; {url} has its own",
+        ),
+        ("call", "/bin/true it", "buy", "--keys-env", "RING"): (2, "keys are for a server that runs in this process"),
+        ("call", "shop.py", "buy", "--keys-file", "none"): (2, "This makes one: turnwise keys new --file none"),
+        ("call", "shop.py", "buy", "--keys-file", "none", "--keys-env", "RING"): (2, "not both"),
     }
     for command, told in zip(refused, shop.run(*refused), strict=True):
         code, words = refused[command]
@@ -368,10 +460,64 @@ def test_what_cannot_be_reached_or_does_not_exist_has_an_exit_code(shop: Command
         assert "Traceback" not in told.err, (command, told)
 
 
+class Web(BaseHTTPRequestHandler):
+    """A web server that knows nothing of MCP: the path is the status with which it answers."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        page = f"<html>\r\n<h1>{self.path}</h1>\r\n</html>\r\n".encode()
+        self.send_response(int(self.path.strip("/")))
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *words: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Web) as serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{serving.server_port}"
+        serving.shutdown()
+
+
+def test_what_a_web_server_says_is_told_in_a_sentence(shop: Commands, web: str) -> None:
+    told = {
+        f"http://{web}/502": (3, "the server, or a proxy before it, answers 502 Bad Gateway\n"),
+        f"http://{web}/404": (1, "nothing speaks MCP at this URL: it answers 404 Not Found\n"),
+        f"http://{web}/401": (
+            1,
+            "the server answers 401 Unauthorized; --header 'Authorization: Bearer ...' says who calls\n",
+        ),
+        f"http://{web}/499": (1, "the server answers 499\n"),
+        f"http://{web}/200": (
+            1,
+            "what came back is no reply of MCP: the reply is 'text/html' with status 200, not JSON or a stream of "
+            "events\n",
+        ),
+        f"https://{web}/200": (
+            3,
+            "the server cannot be reached: it does not speak TLS there; try http:// in place of https://\n",
+        ),
+    }
+    for said, (code, words) in zip(shop.run(*(["list", url] for url in told)), told.values(), strict=True):
+        assert said == (code, "", words)
+
+
+def test_a_call_that_takes_too_long_is_told_in_a_sentence(shop: Commands) -> None:
+    (told,) = shop.run(["call", "slow", "sleep", "--timeout", "0.2"])
+    assert told == (1, "", "tools/call was not finished within 0.2 s\n")
+
+
 def test_a_server_that_cannot_be_imported_is_said_in_a_line(shop: Commands) -> None:
-    for told in shop.run(["call", "broken.py", "buy"], ["list", "raising:server"], ["doctor", "raising.py"]):
+    words = ["call", "broken.py", "buy"], ["list", "raising:server"], ["doctor", "raising.py"], ["list", "unfit.py"]
+    for told in shop.run(*words):
         assert (told.code, told.out) == (2, "")
-        assert re.fullmatch(r"(broken|raising)\S* cannot be imported: .*(broken|raising)\.py, line 2\)\n", told.err)
+        named = r"(broken|raising|unfit)"
+        assert re.fullmatch(rf"{named}\S* cannot be imported: [^()]*(\([^()]*)?{named}\.py, line 2\)\n", told.err)
 
 
 def test_a_header_has_a_name_and_a_value(shop: Commands, url: str) -> None:
@@ -458,9 +604,17 @@ def test_a_page_is_shown_and_not_opened(shop: Commands) -> None:
             assert terminal.ended()[:2] == (0, f"{word}\n{action}\n")
 
 
+def test_a_page_or_a_folder_is_asked_about_until_the_answer_is_one(shop: Commands) -> None:
+    for tool, prompt, words in (("pay", "cancel [no]", "  yes, no or cancel\n"), ("folders", "[no]", "  yes or no\n")):
+        with shop.terminal("call", "shop.py", tool) as terminal:
+            terminal.answers(prompt, "maybe")
+            assert words in terminal.answers(prompt, "Yes")
+            assert terminal.ended().out.splitlines()[1] in ("accept", shop.folder.as_uri())
+
+
 def test_a_person_plays_the_model(shop: Commands) -> None:
     with shop.terminal("call", "shop.py", "summarize") as terminal:
-        assert "user: {" in terminal.answers("\n", "It is")
+        assert "\nuser: Summarize it.\n" in terminal.answers("\n", "It is")
         terminal.answers("\n", "short.")
         terminal.answers("\n", "")
         assert terminal.ended().out.endswith("\nIt is\nshort.\n")
@@ -479,7 +633,8 @@ def test_progress_is_shown_and_makes_way_for_questions(shop: Commands) -> None:
         told = terminal.ended()
     assert (told.code, told.out.splitlines()[-1]) == (0, "counted"), told
     assert "packing 3" in terminal.shown
-    assert "info: line 2" in terminal.shown
+    lines = [line.rpartition("\x1b[2K")[2] for line in terminal.shown.splitlines()]
+    assert any(line.startswith("\x1b[2minfo: line 2") for line in lines), lines
     assert not re.search("\x1b]|\x1b\\[2J|\x9b|\u202e", terminal.shown)
     assert "[/no] [red]" in terminal.shown
 
@@ -491,6 +646,7 @@ def test_ctrl_c_ends_a_call_that_asks(shop: Commands) -> None:
         terminal.types("\x03", end="")
         told = terminal.ended()
     assert told.code == 130
+    assert told.out.endswith("\n")
     assert "Traceback" not in terminal.shown
 
 
@@ -529,3 +685,18 @@ def test_a_shell_can_complete_the_command(shop: Commands, shell: str) -> None:
     (told,) = begun.run(["--help"])
     assert told.code == 0
     assert "call" in told.out
+
+
+# Help
+
+
+def test_help_names_no_types_of_flags_and_lists(shop: Commands) -> None:
+    commands = [[], ["call"], ["list"], ["serve"], ["tasks"], ["tasks", "list"], ["items", "list"]]
+    for command, told in zip(commands, shop.run(*([*command, "--help"] for command in commands)), strict=True):
+        assert told.code == 0
+        options = told.out.partition("Options")[2]
+        assert options, command
+        assert not re.search(r"<bool>|<list|BOOLEAN", options), told.out
+    whole, call = shop.run(["--help"], ["call", "--help"])
+    assert "Exit codes" not in whole.out
+    assert re.search(r"2024-11-05", call.out)

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
 import signal
+import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,8 @@ from typing import Any
 import pytest
 
 import turnwise
-from tests.docs.loading import free_port
 from tests.fleet.forks import Child
+from tests.ports import free_port
 from tests.unit.test_cli_call import Commands, commands, waited_for
 from turnwise import Client, Command, Done, Pending
 
@@ -25,6 +28,19 @@ server = MCPServer("shop")
 async def greet(ctx: Context) -> str:
     name = await ctx.elicit("Who are you?", str, key="name")
     return f"WORD {name.data}" if name.action == "accept" else "Nobody."
+"""
+SLOW = """
+import asyncio, pathlib
+from contextlib import asynccontextmanager
+from turnwise import MCPServer
+
+@asynccontextmanager
+async def lifespan(server):
+    yield
+    pathlib.Path("LEAVING").touch()
+    await asyncio.sleep(1)
+
+server = MCPServer("slow", lifespan=lifespan)
 """
 BROKEN = SHOP.replace("async def greet(", "async def greet((")
 
@@ -82,8 +98,13 @@ def test_a_question_survives_a_reload_and_a_broken_file_is_mended(here: Commands
         desk.sees(f"shop is served at {url}")
         assert asyncio.run(answered(pending)) == "Good day Ada"
         desk.writes(BROKEN)
-        desk.sees("cannot be imported")
+        desk.sees("it is started anew when a file changes")
+        (listed,) = here.run(["list", url])
+        assert listed.code != 0
+        assert "503" in listed.err
+        assert "shop cannot be imported: SyntaxError" in listed.err
         desk.writes(SHOP.replace("WORD", "Well met"))
+        desk.sees(f"shop is served at {url}")
         assert asyncio.run(answered(pending)) == "Well met Ada"
     finally:
         child.signal(signal.SIGINT)
@@ -92,6 +113,51 @@ def test_a_question_survives_a_reload_and_a_broken_file_is_mended(here: Commands
     assert "SyntaxError" in told
     assert f"Try it: turnwise list {url}" in told
     assert json.dumps({"url": url}) in told.replace("\n", "").replace("  ", "").replace("{ ", "{")
+
+
+def test_what_a_host_is_told_to_start_starts_in_any_folder(here: Commands, tmp_path: Path) -> None:
+    (here.folder / "named.py").write_text("import words\n" + SHOP.replace("WORD", "{words.HELLO}"))
+    (here.folder / "words.py").write_text("HELLO = 'Hello'\n")
+    for server in ("named:server", "named.py:server"):
+        child, _, err = here.begin("dev", server, "--port", str(free_port()))
+        try:
+            waited_for(child, err, "(Try it)")
+        finally:
+            child.signal(signal.SIGINT)
+            child.wait()
+        block = err.read_text().partition("claude_desktop_config.json:")[2].partition("Try it")[0]
+        told = json.loads(block)["mcpServers"]["shop"]
+
+        async def run(told: Any = told) -> Any:
+            words = [told["command"], *told["args"]]
+            env = {**told["env"], "PYTHONPATH": f"{told['env']['PYTHONPATH']}{os.pathsep}{here.env['PYTHONPATH']}"}
+            async with Client(Command(words, env=env, cwd=str(tmp_path))) as client:
+                return [tool.name for tool in (await client.list_tools()).tools]
+
+        assert asyncio.run(run()) == ["greet"]
+
+
+def test_a_port_that_somebody_has_is_said_before_anything_else(here: Commands) -> None:
+    (here.folder / "free.py").write_text(SHOP)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        (told,) = here.run(["dev", "free:server", "--port", str(port := taken.getsockname()[1])])
+    assert told.code == 3
+    assert told.err == f"127.0.0.1:{port} cannot be listened on: Address already in use; --port takes another one\n"
+
+
+def test_an_interrupt_while_workers_are_replaced_ends_all(here: Commands) -> None:
+    file, leaving = here.folder / "slow.py", here.folder / "leaving"
+    file.write_text(SLOW.replace("LEAVING", str(leaving)))
+    child, _, err = here.begin("dev", "slow:server", "--port", str(free_port()))
+    try:
+        waited_for(child, err, "(slow is served at)")
+        file.write_text(file.read_text() + "# Another line.\n")
+        while not leaving.exists():
+            assert child.poll() is None
+            time.sleep(0.01)
+    finally:
+        child.signal(signal.SIGINT)
+    assert child.wait() == 0
 
 
 def test_a_question_over_standard_streams_survives_with_keys_that_are_given(here: Commands) -> None:

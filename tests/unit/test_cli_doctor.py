@@ -1,8 +1,12 @@
 """`turnwise doctor`: what is good and what is bad about how a server is served."""
 
+import asyncio
+import itertools
 import re
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from email.utils import formatdate
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 from tests.unit.test_cli_call import Commands, Told, commands
 from tests.wires.serving import serving
 from turnwise import MCPServer
+from turnwise._sealed import KeyRing
 
 SHOP = """
 from turnwise import MCPServer, RequestStateSecurity, TaskOptions
@@ -19,12 +24,18 @@ server = MCPServer("shop")
 keyed = MCPServer("keyed", request_state_security=RequestStateSecurity(keys=["k" * 32]))
 forgetful = MCPServer("forgetful", tasks=TaskOptions())
 empty = MCPServer("empty")
+risky = MCPServer("risky")
+
+@risky.tool(effects=True)
+def pay() -> str:
+    return "Paid"
 
 for one in (server, keyed, forgetful):
     @one.tool()
     def greet() -> str:
         return "Hello"
 """
+OLD, NEW = "o" * 32, "n" * 32
 FILES = {"shop.py": SHOP, "ring": "k" * 32, "open": "k" * 32, "short": "k", "twice": f"{'k' * 32}\n" * 2}
 
 
@@ -48,7 +59,7 @@ def findings(told: Told) -> dict[str, str]:
 
 
 def test_the_settings_of_a_server_are_looked_at(here: Commands) -> None:
-    keyed, drawn, workers, ring, tasks, empty, nowhere = here.run(
+    keyed, drawn, workers, ring, tasks, empty, nowhere, risky = here.run(
         ["doctor", "shop:keyed"],
         ["doctor", "shop:server"],
         ["doctor", "shop:server", "--workers", "2"],
@@ -56,8 +67,11 @@ def test_the_settings_of_a_server_are_looked_at(here: Commands) -> None:
         ["doctor", "shop:forgetful", "--workers", "2", "--keys-file", "ring"],
         ["doctor", "shop:empty", "--keys-file", "ring"],
         ["doctor", "shop:nothing"],
+        ["doctor", "shop:risky", "--workers", "2", "--keys-file", "ring"],
     )
-    assert [told.code for told in (keyed, drawn, workers, ring, tasks, empty, nowhere)] == [0, 0, 1, 0, 1, 0, 2]
+    told = (keyed, drawn, workers, ring, tasks, empty, nowhere, risky)
+    assert [one.code for one in told] == [0, 0, 1, 0, 1, 0, 2, 0]
+    assert findings(risky)["store"].startswith("look: pay has effects, and there is none")
     assert findings(keyed) == {"tools": "good: 1"}
     assert findings(drawn)["keys"].startswith("look: the server has none of its own")
     assert findings(workers)["keys"].startswith("bad: the server has none of its own")
@@ -93,6 +107,61 @@ def test_a_server_that_is_served_well_is_good(here: Commands) -> None:
     assert found["clock"] == "good: within 0 s of this one"
     assert re.fullmatch(r"good: 1 answered 12 times: \S+:\d+", found["instances"])
     assert found["streams"].startswith("good: the first event came after ")
+
+
+def test_instances_that_cannot_open_what_others_seal_are_bad(here: Commands) -> None:
+    for name, text in (("old", OLD), ("both", f"{OLD}\n{NEW}"), ("moved", f"{NEW}\n{OLD}"), ("new", NEW)):
+        (here.folder / name).write_text(text)
+        (here.folder / name).chmod(0o600)
+    ids = [KeyRing([key]).ids[0] for key in (OLD, NEW)]
+    cases = {
+        ("old", "old"): (0, f"good: the same wherever somebody answered; {ids[0]} mints"),
+        ("both", "moved"): (0, "look: not the same everywhere, as while they are changed; each opens what others seal"),
+        ("old", "new"): (1, "bad: "),
+        ("old", "moved"): (1, "bad: "),
+        ("old", None): (1, "bad: "),
+        (None, None): (1, "bad: "),
+    }
+    for names, (code, words) in cases.items():
+        with ExitStack() as stack:
+            options = [["--keys-file", name] if name else [] for name in names]
+            urls = [stack.enter_context(here.serving("shop:server", "--instance-header", *one)) for one in options]
+            (told,) = here.run(["doctor", stack.enter_context(balanced(urls))])
+        assert findings(told)["instances"].startswith("good: 2 answered"), told.err
+        assert (told.code, findings(told)["keys"].startswith(words)) == (code, True), (names, told.err)
+        if names == ("old", "new"):
+            assert re.search(r"mints with \w{8}, which \S+:\d+ does not have, and refuses", told.err)
+
+
+@contextmanager
+def balanced(urls: list[str]) -> Iterator[str]:
+    """A balancer that gives each connection to the next instance."""
+    ports, turns = [int(url.rpartition(":")[2].partition("/")[0]) for url in urls], itertools.count()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", ports[next(turns) % len(ports)])
+        with suppress(ConnectionError):
+            await asyncio.gather(carry(reader, there[1]), carry(there[0], writer))
+
+    async def serve() -> None:
+        async with await asyncio.start_server(join, sock=listening):
+            while not over.is_set():  # noqa: ASYNC110 - it is said by another thread
+                await asyncio.sleep(0.01)
+
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=asyncio.run, args=(serve(),))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        finally:
+            over.set()
+            thread.join()
 
 
 class Behind:

@@ -4,10 +4,13 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.unit.test_cli_call import Commands, Told, commands
+from turnwise.cli.app import app
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +44,32 @@ def test_a_new_key_is_said_or_written_to_a_file_of_its_own(here: Commands) -> No
 def ring_of(here: Commands) -> list[str]:
     """The keys in the file, without what it says about itself."""
     return [line for line in (here.folder / "ring").read_text().splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o640, 0o640), (0o600, 0o600), (0o664, 0o640), (0o644, 0o640)])
+def test_a_rotation_leaves_the_file_to_who_may_read_it(here: Commands, before: int, after: int) -> None:
+    lent = here.folder / f"lent-{before:o}"
+    lent.write_text("k" * 32)
+    lent.chmod(before)
+    if os.geteuid() == 0:
+        os.chown(lent, 0, 12345)
+    assert one(here, "rotate", lent.name, "--phase", "add").code == 0
+    found = lent.stat()
+    assert stat.S_IMODE(found.st_mode) == after
+    assert found.st_gid == (12345 if os.geteuid() == 0 else os.getegid())
+
+
+def test_keys_of_somebody_else_are_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "keys"
+    theirs.write_text("k" * 32)
+
+    def refused(*facts: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", refused)
+    told = CliRunner().invoke(app, ["keys", "rotate", str(theirs), "--phase", "add"])
+    assert (told.exit_code, "somebody else's" in told.stderr) == (1, True)
+    assert (theirs.read_text(), [*tmp_path.iterdir()]) == ("k" * 32, [theirs])
 
 
 def test_a_rotation_has_three_phases_and_checks_tell_them_apart(here: Commands) -> None:

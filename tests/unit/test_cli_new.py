@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,12 +50,23 @@ def test_a_new_project_passes_its_own_test_and_answers(here: Commands) -> None:
         assert terminal.ended().out.endswith("Hello Ada, welcome to Ulm!\n")
 
 
+def test_a_new_project_is_built_without_its_test(here: Commands) -> None:
+    pytest.importorskip("setuptools")
+    here.run(["new", "city-guide"])
+    command = [sys.executable, "-c", "from setuptools import setup; setup()", "build_py", "--build-lib", "built"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    built = subprocess.run(command, cwd=here.folder / "city-guide", timeout=PATIENCE, check=False, **pipes)
+    assert built.returncode == 0, built.stdout
+    assert [path.name for path in (here.folder / "city-guide/built").iterdir()] == ["city_guide.py"]
+
+
 def test_a_project_is_not_made_over_another_nor_under_an_odd_name(here: Commands) -> None:
     (here.folder / "shop").mkdir()
-    there, odd, outside = here.run(["new", "shop"], ["new", "7 shops"], ["new", "../shop"])
+    there, *odd = here.run(["new", "shop"], *(["new", name] for name in ("7 shops", "../shop", "shops-", "Shops_")))
     assert there == (1, "", "shop is there already\n")
-    assert (odd.code, outside.code) == (2, 2)
-    assert "begins with a letter" in odd.err
+    assert [told.code for told in odd] == [2] * 4
+    assert all("begins with a letter and ends with a letter or a digit" in told.err for told in odd)
+    assert [path.name for path in here.folder.iterdir() if path.is_dir()] == ["shop"]
 
 
 def test_a_name_that_python_has_a_use_for_gets_a_module_of_another_name(here: Commands) -> None:
@@ -64,5 +77,8 @@ def test_a_name_that_python_has_a_use_for_gets_a_module_of_another_name(here: Co
         assert made.code == 0
         assert made.err.splitlines()[-1] == f"turnwise dev {module}:server"
         assert (here.folder / name / f"test_{module}.py").read_text().count(f"from {module} import server") == 1
+        project = tomllib.loads((here.folder / name / "pyproject.toml").read_text())
+        assert project["project"]["name"] == module  # A project of the name `turnwise` would need itself.
+        assert project["tool"]["setuptools"]["py-modules"] == [module]
         call = ["call", f"{module}:server", "greet", "city=Ulm", "--answers", "../ada.json"]
         assert here._replace(folder=here.folder / name).run(call) == [(0, "Hello Ada, welcome to Ulm!\n", "")]

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.commanding import META, PATIENCE, SHOP, Door, Served, answering, refused, serving, until
-from tests.fleet.processes import free_port
+from tests.ports import free_port
 from turnwise import Context, MCPServer
 from turnwise.metrics import PrometheusMetrics
 from turnwise.testing import connect

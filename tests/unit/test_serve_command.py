@@ -97,7 +97,7 @@ def test_an_instance_without_the_key_refuses_and_its_log_says_why(tmp_path: Path
         asked = one.ready().call("order", {"item": "a hat"}).result
         reply = two.ready().call("order", {"item": "a hat"}, **answering(asked, "small"))
         assert reply.error == "Invalid or expired requestState"
-        two.log.until("sealed under a key this process does not have")
+        two.log.until("sealed under a key this process does not have: share keys= or --keys-file between instances")
         two.out.until("result=rejected reason=key")
 
 
@@ -156,9 +156,20 @@ def test_roots_key_file_may_be_lent_to_a_group_as_secrets_are_mounted(
 # SIGHUP
 
 
+HASTY = f"import os\nimport signal\n\nos.kill(os.getpid(), signal.SIGHUP)\n{SHOP}"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_that_comes_while_the_server_starts_is_heeded_once_it_serves(tmp_path: Path, workers: int) -> None:
+    options = ["--keys-file", str(keys_file(tmp_path, *KEYS)), "--workers", str(workers)]
+    with serving(tmp_path, *options, program=HASTY) as served:
+        served.ready(workers)
+        until(lambda: len([line for line in served.log.lines if "2 keys from" in line]) == workers)
+
+
 def reloaded(served: Served, workers: int, keys: int) -> None:
     """Have the file read again, by all."""
-    before = len([line for line in served.log.lines if "the first one mints" in line])
+    before = len([line for line in served.log.lines if " mints" in line])
     served.send(signal.SIGHUP)
     until(lambda: len([line for line in served.log.lines if f"{keys} keys from" in line]) >= before + workers)
 
@@ -260,6 +271,20 @@ def test_probes_say_that_a_server_lives_and_is_ready_and_leave_no_line(tmp_path:
         assert not [line for line in served.out.lines if "status=200" in line and "who" not in line]
 
 
+def test_a_page_beside_the_endpoint_is_served_and_leaves_a_line(tmp_path: Path) -> None:
+    page = """
+from starlette.responses import PlainTextResponse
+
+@server.custom_route("/health", methods=["GET"])
+async def health(request):
+    return PlainTextResponse("well")
+"""
+    with serving(tmp_path, program=SHOP + page) as served:
+        door = served.ready()
+        assert (door.get("/health").status, door.get("/health").body) == (200, b"well")
+        served.out.until("status=200")
+
+
 # What cannot be served
 
 
@@ -314,7 +339,10 @@ def test_a_port_in_use_is_named(tmp_path: Path, workers: str, option: str) -> No
         ports = {"--port": "0"} | {option: port}
         code, said = refused(tmp_path, "shop", "--workers", workers, *[word for pair in ports.items() for word in pair])
     assert code == 3
-    assert re.search(rf"Address already in use.*{port}|{port}.*Address already in use", said)
+    assert re.search(rf"{port}.*: Address already in use", said)
+    assert (f"127.0.0.1:{port} cannot be listened on: Address already in use; --port takes another one" in said) == (
+        option == "--port"
+    )
     assert "Traceback" not in said
 
 

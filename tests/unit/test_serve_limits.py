@@ -11,6 +11,7 @@ import pytest
 
 from tests.deploy.commanding import Answered, Door, Served, headers_of, reply_on, serving, until, written
 from turnwise import AccessToken, AuthSettings, MCPServer
+from turnwise.transports import asgi
 from turnwise.transports import turnstile as turnstiles
 from turnwise.transports.turnstile import RequestLimits, Turnstile
 
@@ -113,7 +114,7 @@ def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 class Visitors:
     """Clients of an application, each at an address and perhaps with a token."""
 
-    def __init__(self, limits: RequestLimits, **options: Any) -> None:
+    def __init__(self, limits: RequestLimits | None, **options: Any) -> None:
         self.gate, self.came, self.inside = asyncio.Event(), asyncio.Event(), 0
         server: MCPServer[Any] = MCPServer("narrow", **options)
 
@@ -167,6 +168,61 @@ def test_callers_are_told_apart_by_their_address() -> None:
         assert await visitors.call("fail", "203.0.113.8", **{"X-Real-IP": "203.0.113.7"}) == 200
         visitors.gate.set()
         assert await waiting == 200
+
+    run(work)
+
+
+class Trickling:
+    """A request whose body does not come to its end."""
+
+    def __init__(self, app: Any) -> None:
+        self.began = asyncio.Event()
+        self.statuses: list[int] = []
+        self.headers: dict[bytes, bytes] = {}
+        headers = [(name.lower().encode(), value.encode()) for name, value in headers_of("fail").items()]
+        scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"localhost"), *headers]}
+        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> Any:
+        if self.began.is_set():
+            await asyncio.Event().wait()
+        self.began.set()
+        return {"type": "http.request", "body": b"{", "more_body": True}
+
+    async def _send(self, message: Any) -> None:
+        if "status" in message:
+            self.statuses.append(message["status"])
+            self.headers = dict(message["headers"])
+
+
+def test_a_body_that_trickles_holds_no_place() -> None:
+    async def work() -> None:
+        visitors = Visitors(RequestLimits(in_flight=1))
+        slow = [Trickling(visitors._app) for _ in range(3)]
+        for one in slow:
+            await one.began.wait()
+        assert await visitors.call("fail") == 200
+        for one in slow:
+            one.task.cancel()
+        await asyncio.gather(*(one.task for one in slow), return_exceptions=True)
+
+    run(work)
+
+
+@pytest.mark.parametrize("limits", [RequestLimits(in_flight=1), None])
+def test_a_body_that_does_not_come_in_time_is_waited_for_no_longer(
+    limits: RequestLimits | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asgi, "BODY_WITHIN", 0.01)
+
+    async def work() -> None:
+        visitors = Visitors(limits)
+        assert await visitors.call("fail") == 200
+        for _ in range(2):
+            slow = Trickling(visitors._app)
+            await slow.task
+            assert (slow.statuses, slow.headers[b"connection"]) == ([408], b"close")
+        assert await visitors.call("fail") == 200
 
     run(work)
 
@@ -231,6 +287,15 @@ def test_nothing_stays_in_the_counts_whatever_becomes_of_requests() -> None:
 
 
 # The turnstile by itself
+
+
+def test_a_caller_cannot_pass_for_many_by_writing_more_into_the_header() -> None:
+    turnstile = Turnstile(RequestLimits(caller_header="X-Forwarded-For"))
+
+    def named(value: bytes) -> str | None:
+        return turnstile.caller(None, {b"x-forwarded-for": value}, "10.0.0.1")
+
+    assert {named(b"1.2.3.4"), named(b"9.9.9.9, 1.2.3.4"), named(b"a,b,  1.2.3.4 ")} == {"named 1.2.3.4"}
 
 
 def test_a_rate_is_an_average_and_a_burst_fills_up_again() -> None:

@@ -2,16 +2,17 @@
 
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..dialects.answering import Asking
 from ..dialects.asking import wire_dict
 from ..errors import CallerError
-from .forms import HELP, Form, Refused
+from .forms import CANCEL, DECLINE, Form, Refused
 from .showing import as_json, legible, note
 
+_MEDIA = ("text", "image", "audio")
 NEEDS_ANSWER = 4
 """The exit code where a question has nobody to answer it."""
 
@@ -44,8 +45,9 @@ class Answers:
         try:
             if asking.url is not None:
                 return self._visit(asking)
-            note(HELP, "dim")
-            return {"action": "accept", "content": Form(asked["requestedSchema"], _read, note).fill()}
+            form = Form(asked["requestedSchema"], _read, note)
+            note(form.help, "dim")
+            return {"action": "accept", "content": form.fill()}
         except Refused as refused:
             return {"action": refused.action}
         except EOFError:
@@ -58,8 +60,8 @@ class Answers:
         if known is None:
             self._take_terminal(asking, asked)
             note("\nThe server wants a model to reply. You are the model; an empty line ends the reply.", "bold cyan")
-            for message in asked["messages"]:
-                note(f"{message['role']}: {as_json(message['content'])}")
+            for line in _said(asked):
+                note(legible(line, lines=True))
             try:
                 known = {"text": _paragraph()}
             except EOFError:
@@ -98,8 +100,15 @@ class Answers:
         note(f"  at the host {legible(str(asking.host))}", "")
         for warning in asking.warnings:
             note(f"  {legible(warning)}", "red")
-        word = _read("Have you been there, and agree? yes, no or cancel [no]> ").strip().lower()
-        return {"action": {"y": "accept", "yes": "accept", "cancel": "cancel"}.get(word, "decline")}
+        return {"action": _one_of("Have you been there, and agree? yes, no or cancel [no]> ", _VISITED)}
+
+
+_AGREED = {"y": True, "yes": True, "": False, "n": False, "no": False}
+_VISITED = {word: "accept" if agreed else "decline" for word, agreed in _AGREED.items()} | {
+    DECLINE: "decline",
+    "cancel": "cancel",
+    CANCEL: "cancel",
+}
 
 
 def _read(prompt: str) -> str:
@@ -109,15 +118,37 @@ def _read(prompt: str) -> str:
         sys.stderr.write(prompt)
         sys.stderr.flush()
         return input()
+    except (KeyboardInterrupt, EOFError):
+        sys.stderr.write("\n")  # What comes next is not to stand on the line of the prompt.
+        raise
     finally:
         signal.signal(signal.SIGINT, known)
 
 
+def _one_of(prompt: str, words: Mapping[str, Any]) -> Any:
+    """What one of these words stands for; others are asked about again."""
+    while (word := _read(prompt).strip().lower()) not in words:
+        note(f"  {legible(prompt.partition('? ')[2].partition(' [')[0])}", "red")
+    return words[word]
+
+
 def _agrees(prompt: str) -> bool:
     try:
-        return _read(prompt).strip().lower() in ("y", "yes")
+        return bool(_one_of(prompt, _AGREED))
     except EOFError:
         return False
+
+
+def _said(asked: Mapping[str, Any]) -> Iterator[str]:
+    """What a model is told, line by line: text as it is, and of anything else what it is."""
+    if system := asked.get("systemPrompt"):
+        yield f"system: {system}"
+    for message in asked["messages"]:
+        content = message["content"]
+        for part in content if isinstance(content, list) else [content]:
+            kind = part.get("type")
+            media = part.get("text") if kind == "text" else f"[{kind} {part.get('mimeType')}]"
+            yield f"{message['role']}: {media if kind in _MEDIA else as_json(part)}"
 
 
 def _paragraph() -> str:

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import os
+import shlex
 import sys
 from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_args
 
@@ -12,16 +15,31 @@ import typer
 from ..client import Client
 from ..dialects.asking import wire_dict
 from ..dialects.words import Mode
-from ..errors import CallbackFailed, ConnectionLost, MCPError, TurnwiseError, Unanswerable
+from ..errors import TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
-from .handing import HandingOver, handing_over, variable
+from .failing import worded
+from .handing import (
+    INBOX,
+    AuthorizationEnv,
+    Caller,
+    HandingOver,
+    Hook,
+    InboxURL,
+    Seconds,
+    TokenEnv,
+    handing_over,
+    positive,
+)
+from .key_options import KeysEnv, KeysFile, key_source
+from .keys import NO_SOURCE, KeySource, NoKeys
 from .loading import NotFound
 from .metering import Meter
 from .showing import as_json, fail, legible, note
 from .targets import target_of
 from .tracing import trace
 
-UNREACHABLE = 3
+STDIN = "-"
+
 _KINDS: Mapping[type, set[str]] = {
     bool: {"boolean"},
     int: {"integer", "number"},
@@ -36,9 +54,13 @@ Target = Annotated[
     str, typer.Argument(help="A URL, a server (module:attribute, file.py), or a command in quotes.", metavar="TARGET")
 ]
 AsJSON = Annotated[bool, typer.Option("--json", help="JSON on standard output, for scripts.")]
-Headers = Annotated[list[str] | None, typer.Option("--header", help="'Name: value', for a URL; give several.")]
+Headers = Annotated[
+    list[str] | None, typer.Option("--header", metavar="HEADER", help="'Name: value', for a URL; give several.")
+]
 Trace = Annotated[bool, typer.Option("--trace", help="Show each exchange, with its instance and its state.")]
-Version = Annotated[str, typer.Option("--mode", help="The version to speak.")]
+Version = Annotated[
+    str, typer.Option("--mode", metavar="VERSION", help=f"The version to speak: {' | '.join(get_args(Mode))}")
+]
 
 
 def call(  # noqa: PLR0913, PLR0917 - a command's options
@@ -47,29 +69,43 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     arguments: Annotated[
         list[str] | None, typer.Argument(help="name=value, or name:=json; text is taken as the tool's schema says.")
     ] = None,
-    answers: Annotated[Path | None, typer.Option(help="A JSON file with answers, by key or by message.")] = None,
-    root: Annotated[list[Path] | None, typer.Option(help="A folder to tell servers of; give several.")] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A JSON file with answers, by key or by message; - reads a pipe."),
+    ] = None,
+    root: Annotated[
+        list[Path] | None, typer.Option(metavar="FOLDER", help="A folder to tell servers of; give several.")
+    ] = None,
     is_json: AsJSON = False,
     traced: Trace = False,
     header: Headers = None,
     mode: Version = "auto",
-    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds for the whole call.")] = None,
-    inbox: Annotated[str | None, typer.Option(help="The URL of an inbox, where people answer.")] = None,
-    inbox_token_env: Annotated[str | None, typer.Option(help="A variable with the inbox's token.")] = None,
-    inbox_authorization_env: Annotated[
-        str | None, typer.Option(help="A variable with the Authorization that the inbox shows to the server.")
+    timeout: Annotated[
+        float | None, typer.Option(callback=positive, metavar="SECONDS", help="For the whole call.")
     ] = None,
+    keys_file: KeysFile = None,
+    keys_env: KeysEnv = None,
+    inbox: InboxURL = None,
+    inbox_token_env: TokenEnv = None,
+    inbox_authorization_env: AuthorizationEnv = None,
+    caller: Caller = None,
+    hook: Hook = None,
+    seconds: Seconds = None,
     leave: Annotated[bool, typer.Option("--leave", help="Leave the call in the inbox, and do not wait.")] = False,
 ) -> None:
     """Call a tool, and answer what it asks at the terminal, from a file, or at an inbox."""
-    handing = handing_over(inbox, inbox_token_env, inbox_authorization_env, leaves=leave)
+    url = _default_inbox(target) if inbox is None and answers is None else inbox
+    terms = {"caller": caller, "hook": hook, "seconds": seconds}
+    handing = handing_over(url, inbox_token_env, inbox_authorization_env, leaves=leave, **terms)
     if handing is not None and answers is not None:
         raise typer.BadParameter("give --answers or --inbox, not both")
-    given = Answers(_answers(answers), root or (), is_attended=sys.stdin.isatty())
-    client = _client(
+    is_attended = sys.stdin.isatty() and str(answers) != STDIN
+    given = Answers(_answers(answers), root or (), is_attended=is_attended)
+    client = made_client(
         target,
         header,
         mode,
+        key_source(keys_file, keys_env),
         **(_callbacks(given) if handing is None else handing.options),
         answer_order="one-by-one",
         logging_callback=lambda params: note(legible(f"{params.level}: {params.data}"), "dim"),
@@ -77,24 +113,19 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     )
     if traced:
         trace(client)
-    result = _run(_called(client, tool, arguments or (), given, timeout, handing, is_json=is_json))
+    work = _called(client, tool, arguments or (), given, timeout, handing, is_json=is_json)
+    result = run_client(_aside(work) if handing is None else work, is_json=is_json)
     if result is not None:
-        _end(result, is_json)
+        end_with(result, is_json)
 
 
-def wait(
-    item: Annotated[str, typer.Argument(help="Its id, as `turnwise call --leave` printed it.", metavar="ITEM")],
-    inbox: Annotated[str, typer.Option(help="The URL of the inbox.")],
-    inbox_token_env: Annotated[str | None, typer.Option(help="A variable with the inbox's token.")] = None,
-    is_json: AsJSON = False,
-    timeout: Annotated[float | None, typer.Option(min=0.001, help="Seconds to wait; the call stays there.")] = None,
-) -> None:
-    """Wait for a call that was left in an inbox, and show its result."""
-    client = _client(inbox, None, "auto", inbox=inbox, inbox_token=variable("--inbox-token-env", inbox_token_env))
-    _end(_run(client.wait_for(item, deadline=timeout)), is_json)
+def _default_inbox(target: str) -> str | None:
+    """The inbox of the environment. It carries on calls of servers at a URL alone; others are asked about here."""
+    return os.environ.get(INBOX, "").strip() if target.startswith(("http://", "https://")) else None
 
 
-def _end(result: Any, is_json: bool) -> NoReturn:
+def end_with(result: Any, is_json: bool) -> NoReturn:
+    """Show a result, and end."""
     if is_json or not hasattr(result, "content"):
         typer.echo(as_json(wire_dict(result)))
     else:
@@ -140,10 +171,10 @@ def list_offers(
     target: Target, is_json: AsJSON = False, header: Headers = None, mode: Version = "auto", traced: Trace = False
 ) -> None:
     """What a server offers: tools with their arguments, prompts and resources."""
-    client = _client(target, header, mode)
+    client = made_client(target, header, mode)
     if traced:
         trace(client)
-    found = _run(_listed(client))
+    found = run_client(_aside(_listed(client)))
     if is_json:
         typer.echo(as_json(found))
         return
@@ -181,9 +212,28 @@ def parsed(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
             raise typer.BadParameter(f"an argument is name=value, not {word!r}")
         is_json = name.endswith(":")
         name = name.removesuffix(":")
-        kinds = _kinds(properties[name]) if name in properties else {"string"}
-        arguments[name] = _json(name, value) if is_json else _value(value, kinds)
+        part = properties.get(name, {"type": "string"})
+        arguments[name] = _json(name, value) if is_json else _value(value, _kinds(part))
+        if not is_json:
+            _check_list(name, value, part, arguments[name])
     return arguments
+
+
+def _check_list(name: str, text: str, part: Any, value: Any) -> None:
+    """BadParameter where a list or an object is wanted and text was given that is none, with how to write it."""
+    kinds = _kinds(part)
+    if not kinds or kinds - {"array", "object", "null"} or kinds & _KINDS[type(value)]:
+        return
+    if "array" not in kinds:
+        raise typer.BadParameter(f"{name} is an object, as JSON: {name}:='{{...}}'")
+    listed = [_value(one.strip(), _item_kinds(part)) for one in text.split(",") if one.strip()]
+    raise typer.BadParameter(f"{name} is a list, as JSON: {shlex.quote(f'{name}:={as_json(listed)}')}")
+
+
+def _item_kinds(part: Any) -> set[str]:
+    """The types of what is in a list."""
+    parts = [part, *(part.get("anyOf") or ()), *(part.get("oneOf") or ())]
+    return set().union(*(_kinds(one.get("items")) for one in parts if isinstance(one, Mapping)))
 
 
 def _kinds(part: Any) -> set[str]:
@@ -218,15 +268,18 @@ def _answers(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(sys.stdin.read() if str(path) == STDIN else path.read_text())
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path}: {error}") from None
     if not isinstance(found, dict):
-        raise typer.BadParameter(f"{path} is an object: answers by key or by message")
+        raise typer.BadParameter(f"answers are an object, by key or by message, and {path} has none")
     return found
 
 
-def _client(name: str, headers: Sequence[str] | None, mode: str, **options: Any) -> Client:
+def made_client(
+    name: str, headers: Sequence[str] | None, mode: str, source: KeySource = NO_SOURCE, **options: Any
+) -> Client:
+    """A client of what was named; the command ends where there is no such thing."""
     if mode not in get_args(Mode):
         raise typer.BadParameter(f"--mode is one of {', '.join(get_args(Mode))}")
     if headers:
@@ -235,29 +288,32 @@ def _client(name: str, headers: Sequence[str] | None, mode: str, **options: Any)
         pairs = (header.partition(":") for header in headers)
         options["headers"] = {name.strip(): value.strip() for name, _, value in pairs}
     try:
-        return Client(target_of(name), mode=mode, **options)  # type: ignore[arg-type]
-    except (NotFound, ValueError, TypeError) as error:
+        return Client(target_of(name, source), mode=mode, **options)  # type: ignore[arg-type]
+    except (NotFound, NoKeys, ValueError, TypeError) as error:
         fail(str(error), 2)
 
 
-def _run(work: Coroutine[Any, Any, Any]) -> Any:
+def run_client(work: Coroutine[Any, Any, Any], *, is_json: bool = False) -> Any:
+    """What comes of some work of a client; where it fails, the command ends, with a code that says how. A question that
+    nobody answers is what scripts read, where they read JSON.
+    """
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-    except ConnectionLost as error:
-        fail(str(error), UNREACHABLE)
     except Unanswerable as error:
         fail(str(error), NEEDS_ANSWER)
     except NobodyAnswers as error:
-        typer.echo(as_json(error.question), err=True)
+        typer.echo(as_json(error.question), err=not is_json)
         fail(str(error), NEEDS_ANSWER)
-    except CallbackFailed as error:
-        fail(str(error))
-    except MCPError as error:
-        fail(f"the server refuses ({error.code}): {error.message}")
     except TurnwiseError as error:
-        fail(f"{type(error).__name__}: {error}")
+        fail(*worded(error))
+
+
+async def _aside(work: Coroutine[Any, Any, Any]) -> Any:
+    """Some work with a server in this process: what its author prints is no result."""
+    with redirect_stdout(sys.stderr):
+        return await work
 
 
 def _show(result: Any) -> None:

@@ -14,7 +14,7 @@ from .hosts import hosts, started
 from .key_options import KeysEnv, KeysFile, key_source
 from .keys import NoKeys
 from .loading import NotFound, load, load_keyed
-from .serving import ServeOptions
+from .serving import REFUSED, ServeOptions, listen
 from .showing import fail, note
 from .supervising import Supervisor
 
@@ -42,10 +42,11 @@ def dev(
     except Exception as error:  # The author's own; it may be mended while this runs.
         note(f"{type(error).__name__}: {error}", "red")
         name = server.partition(":")[0].removesuffix(".py")
+    _check_port(port)
     _say_hosts(name, server, f"http://127.0.0.1:{port}{path}")
-    keys: dict[str, Any] = {"keys_file": keys_file, "keys_env": keys_env, "says_keys": False}
+    keys: dict[str, Any] = {"keys_file": keys_file, "keys_env": keys_env, "says_keys": False, "is_patient": True}
     options = ServeOptions(server=server, port=port, path=path, grace=1, names_instance=True, **keys)
-    supervisor = Supervisor(options, None, is_patient=True)
+    supervisor = Supervisor(options, None)
     threading.Thread(target=_watch, args=(supervisor, Path.cwd()), daemon=True).start()
     raise typer.Exit(supervisor.run())
 
@@ -60,8 +61,16 @@ def stdio(server: Server, keys_file: KeysFile = None, keys_env: KeysEnv = None) 
         fail(str(error))
 
 
+def _check_port(port: int) -> None:
+    """Before much is said of where it is served."""
+    try:
+        listen("127.0.0.1", port).close()
+    except OSError as error:
+        fail(str(error), REFUSED)
+
+
 def _say_hosts(name: str, server: str, url: str) -> None:
-    for host in (*hosts(name, url), started(name, str(_whole(server)), sys.executable)):
+    for host in (*hosts(name, url), started(name, _whole(server), sys.executable, str(Path.cwd()))):
         note(f"{host.name}, {host.file}:", "bold")
         note(host.written(), "dim")
     note(f"Try it: turnwise list {url}", "bold")

@@ -8,8 +8,9 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from .._terms import Terms
 from ..client import Client
-from ..dialects.words import INSTANCE
+from ..dialects.words import INSTANCE, INSTANCE_KEYS
 from ..errors import ConnectionLost, TurnwiseError
 from ..server import MCPServer
 from .key_options import key_source
@@ -57,8 +58,15 @@ def doctor(
 
 def _looked_at(target: str, source: KeySource, workers: int) -> list[Finding]:
     is_url = target.startswith(("http://", "https://"))
-    found = _visited(target) if is_url else _read(load_or_say(target), source, workers)
+    found = _visited(target) if is_url else _read(_loaded(target, source), source, workers)
     return asyncio.run(_gathered(found))
+
+
+def _loaded(target: str, source: KeySource) -> MCPServer[Any]:
+    try:
+        return load_or_say(target, source)
+    except NoKeys:  # What is wrong with them is told; the rest is looked at without.
+        return load_or_say(target)
 
 
 async def _gathered(found: AsyncIterator[Finding]) -> list[Finding]:
@@ -89,9 +97,16 @@ async def _read(server: MCPServer[Any], source: KeySource, workers: int) -> Asyn
         yield Finding("look", "workers: clients of 2025-11-25 and before need one worker for each port")
     if server.tasks is not None and not getattr(server.tasks.store, "is_durable", True):
         yield Finding("bad" if workers > 1 else "look", "tasks: they are kept in memory, and end with the process")
+    if workers > 1 and (risky := [name for name, one in server._catalogue.tools.items() if _is_unguarded(one.terms)]):
+        names = ", ".join(risky)
+        yield Finding("look", f"store: {names} has effects, and there is none: a step with once=True would be refused")
     async with Client(server) as client:
         tools = await client.list_tools()
     yield Finding("good" if tools.tools else "look", f"tools: {len(tools.tools)}")
+
+
+def _is_unguarded(terms: Terms) -> bool:
+    return terms.effects and terms.guard is None
 
 
 async def _visited(url: str) -> AsyncIterator[Finding]:
@@ -151,11 +166,27 @@ async def _instances(url: str) -> AsyncIterator[Finding]:
     for _ in range(LOOKS):  # A balancer may well go by connections, and it may go by requests.
         async with _client(url, seen):
             pass
-    names = sorted({headers[INSTANCE] for headers in seen if INSTANCE in headers})
-    if names:
-        yield Finding("good", f"instances: {len(names)} answered {len(seen)} times: {', '.join(names)}")
-    else:
+    known = {headers[INSTANCE]: headers.get(INSTANCE_KEYS, "unknown") for headers in seen if INSTANCE in headers}
+    if not known:
         yield Finding("look", "instances: nobody says who answers; turnwise serve --instance-header does")
+        return
+    yield Finding("good", f"instances: {len(known)} answered {len(seen)} times: {', '.join(sorted(known))}")
+    yield _compared({name: ids.split() for name, ids in sorted(known.items())})
+
+
+def _compared(keys: Mapping[str, list[str]]) -> Finding:
+    """Whether what one instance seals another opens. The first of its keys is the one that mints."""
+    if any(ids == ["unknown"] for ids in keys.values()):
+        return Finding("look", "keys: not every instance says by which ids its keys are known")
+    for name, ids in keys.items():
+        for other, theirs in keys.items():
+            if ids[0] not in theirs:
+                why = f"{name} mints with {ids[0]}, which {other} does not have, and refuses"
+                return Finding("bad", f"keys: {why}: give all instances the same, in the same order")
+    if len({tuple(ids) for ids in keys.values()}) > 1:
+        return Finding("look", "keys: not the same everywhere, as while they are changed; each opens what others seal")
+    [first, *_] = next(iter(keys.values()))
+    return Finding("good", f"keys: the same wherever somebody answered; {first} mints")
 
 
 async def _streams(client: Client) -> AsyncIterator[Finding]:

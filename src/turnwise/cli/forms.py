@@ -6,11 +6,13 @@ The schema is a stranger's: what it says is shown as text, and checked as the cl
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._fields import Choice, check_field, choices_of, described, number_of
+from .._fields import Choice, check_field, choices_of, number_of
 from .showing import legible
+from .wording import misfit, wanted
 
-DECLINE, CANCEL, BACK = "!decline", "!cancel", "!back"
-HELP = f"{DECLINE} refuses, {CANCEL} gives up, {BACK} goes to the field before. Empty takes what is in [brackets]."
+DECLINE, CANCEL, BACK, NONE = "!decline", "!cancel", "!back", "!none"
+_EMPTY: Any = object()
+"""What is typed for nothing at all."""
 
 Read = Callable[[str], str]
 Say = Callable[[str, str], None]
@@ -40,76 +42,150 @@ class Form:
         self._required = set(schema.get("required", ()))
         self._read = read
         self._say = say
+        self._content: dict[str, Any] = {}
+
+    @property
+    def help(self) -> str:
+        """What can be typed beside answers."""
+        has_several = len(self._fields) > 1
+        words = [f"{DECLINE} refuses", f"{CANCEL} gives up"]
+        words += [f"{BACK} goes to the field before"] * has_several
+        words += [f"{NONE} leaves a field empty"] * any(map(_can_be_emptied, self._fields.values()))
+        has_defaults = has_several or any("default" in part for part in self._fields.values())
+        return f"{', '.join(words)}.{' Empty takes what is in [brackets].' * has_defaults}"
 
     def fill(self) -> dict[str, Any]:
         """The content of an answer; Refused where the user does not want to."""
-        names, content, place = list(self._fields), {}, 0
+        names, place = list(self._fields), 0
         while place < len(names):
             name = names[place]
             try:
-                content[name] = self._field(name)
+                self._content[name] = self._field(name)
             except _Skip:
-                content.pop(name, None)
+                self._content.pop(name, None)
             except _Back:
+                if not place:
+                    self._say("  there is no field before this one", "red")
                 place = max(0, place - 1)
                 continue
             place += 1
-        return content
+        return {name: self._content[name] for name in names if name in self._content}
 
     def _field(self, name: str) -> Any:
         part = self._fields[name]
         choices = choices_of(part)
         self._introduce(name, part, choices)
         while True:
-            text = self._line(name, part)
+            value: Any = None
             try:
-                value = default_of(part, name in self._required) if not text else value_of(text, part, choices)
+                value = self._value(name, part, choices)
                 check_field(name, part, value)
             except ValueError as error:
-                self._say(f"  {legible(str(error))}", "red")
+                self._say(f"  {legible(misfit(part, value, str(error)))}", "red")
             else:
                 return value
 
+    def _value(self, name: str, part: Mapping[str, Any], choices: list[Choice]) -> Any:
+        text = self._line(name, part)
+        if text is _EMPTY:
+            return nothing(part, name in self._required)
+        if text:
+            return value_of(text, part, choices)
+        if name in self._content:
+            return self._content[name]
+        if "default" in part:
+            return part["default"]
+        if name not in self._required:
+            raise _Skip
+        return nothing(part, is_required=True)
+
     def _introduce(self, name: str, part: Mapping[str, Any], choices: list[Choice]) -> None:
         title = part.get("title")
-        label = name if not isinstance(title, str) or title == name else f"{title} ({name})"
+        is_same = not isinstance(title, str) or title.casefold().split() == name.casefold().replace("_", " ").split()
         need = "" if name in self._required else ", optional"
-        self._say(legible(f"{label}: {described(part)}{need}"), "bold")
+        self._say(legible(f"{name if is_same else f'{title} ({name})'}: {wanted(part)}{need}"), "bold")
         if isinstance(part.get("description"), str):
             self._say(f"  {legible(part['description'])}", "dim")
-        for number, choice in enumerate(choices, 1):
-            self._say(legible(f"  {number}  {choice.title}"), "")
+        if part.get("type") != "boolean":
+            for number, choice in enumerate(choices, 1):
+                self._say(legible(f"  {number}  {choice.title}"), "")
 
-    def _line(self, name: str, part: Mapping[str, Any]) -> str:
-        default = part.get("default")
+    def _line(self, name: str, part: Mapping[str, Any]) -> Any:
+        """What is typed; _EMPTY where that is to be nothing at all."""
+        default = self._content.get(name, part.get("default"))
         shown = "" if default is None else f" [{legible(spelled(default))}]"
         line = self._read(f"{legible(name)}{shown}> ").strip()
-        if line in (DECLINE, CANCEL):
-            raise Refused(line.removeprefix("!"))
-        if line == BACK:
+        if not line.startswith("!"):
+            return line
+        if line.startswith("!!"):
+            return line[1:]
+        word = line.lower()
+        if word in (DECLINE, CANCEL):
+            raise Refused(word.removeprefix("!"))
+        if word == BACK:
             raise _Back
-        return line.replace("!!", "!", 1) if line.startswith("!!") else line
+        if word == NONE:
+            return _EMPTY
+        words = f"{DECLINE}, {CANCEL}, {BACK} and {NONE}"
+        raise ValueError(f"there are {words}, and no {line}. Text that begins with ! is typed as !{line}")
 
 
-def default_of(part: Mapping[str, Any], is_required: bool) -> Any:
-    """What an empty line stands for."""
+def _can_be_emptied(part: Mapping[str, Any]) -> bool:
+    """Whether there is something to be cleared. What is merely left out has its default."""
+    if part.get("type") == "array":
+        return bool(part.get("default")) and not part.get("minItems")
+    return bool(part.get("default")) and _is_text(part) and not part.get("minLength")
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    return part.get("type") == "string" and "format" not in part and not choices_of(part)
+
+
+def nothing(part: Mapping[str, Any], is_required: bool) -> Any:
+    """The value of a field that is to be empty; ValueError where it cannot be."""
+    if part.get("type") == "array":
+        return []
     if "default" in part:
-        return part["default"]
-    if is_required:
-        raise ValueError("this one is needed")
-    raise _Skip
+        if _is_text(part):
+            return ""
+        raise ValueError(f"this one is {spelled(part['default'])} where nothing is said, and cannot be empty")
+    if not is_required:
+        raise _Skip
+    raise ValueError("this one is needed")
 
 
 def value_of(text: str, part: Mapping[str, Any], choices: list[Choice]) -> Any:
     """What a line stands for; ValueError where it is of another kind."""
     kind = part.get("type")
     if kind == "array":
-        return [_chosen(word.strip(), choices) for word in text.split(",") if word.strip()]
+        return _several(text, choices)
     if kind == "boolean":
         return _truth(text)
     if choices:
         return _chosen(text, choices)
     return number_of(text, kind) if kind in ("integer", "number") else text
+
+
+def _several(text: str, choices: list[Choice]) -> list[Any]:
+    """Choices between commas, each once; also between spaces, where words with spaces are none."""
+    found: list[Any] = []
+    whole = [text] if _is_choice(text, choices) else [word.strip() for word in text.split(",")]
+    for word in filter(None, whole):
+        parts = word.split()
+        is_split = not _is_choice(word, choices) and all(_is_choice(part, choices) for part in parts)
+        for part in parts if is_split else [word]:
+            value = _chosen(part, choices)
+            if value not in found:
+                found.append(value)
+    return found
+
+
+def _is_choice(text: str, choices: list[Choice]) -> bool:
+    try:
+        _chosen(text, choices)
+    except ValueError:
+        return False
+    return True
 
 
 def _chosen(text: str, choices: list[Choice]) -> Any:

@@ -26,7 +26,8 @@ def hosts(name: str, url: str) -> list[Host]:
     ]
 
 
-def started(name: str, server: str, python: str) -> Host:
-    """What Claude Desktop is told, which starts servers itself."""
-    command = {"command": python, "args": ["-m", "turnwise.cli", "stdio", server]}
+def started(name: str, server: str, python: str, folder: str) -> Host:
+    """What Claude Desktop is told, which starts servers itself, elsewhere: modules are found in this folder."""
+    arguments = ["-m", "turnwise.cli", "stdio", server]
+    command = {"command": python, "args": arguments, "env": {"PYTHONPATH": folder}}
     return Host("Claude Desktop", "claude_desktop_config.json", {"mcpServers": {name: command}})

@@ -97,8 +97,16 @@ def _read(source: KeySource) -> list[str]:
 
 
 def _write(file: Path, found: list[str], phase: Phase) -> None:
-    """All of the file or none of it: a server may be reading."""
+    """All of the file or none of it: a server may be reading. It stays its owner's, and its group's to read."""
     descriptor, name = tempfile.mkstemp(dir=file.resolve().parent, prefix=f".{file.name}.")
     with os.fdopen(descriptor, "w") as stream:
+        if os.name == "posix":
+            before = file.stat()
+            try:
+                os.fchown(stream.fileno(), before.st_uid, before.st_gid)
+            except PermissionError:
+                os.unlink(name)
+                fail(f"{file} is somebody else's: rotate its keys as who owns it")
+            os.fchmod(stream.fileno(), 0o600 | (before.st_mode & 0o040))
         stream.write("".join(f"{line}\n" for line in (f"{_MARK}{phase}", *found)))
     os.replace(name, file.resolve())

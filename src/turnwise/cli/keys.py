@@ -64,3 +64,6 @@ class KeySource(NamedTuple):
         if not text:
             raise NoKeys(f"the variable {self.variable} is not set")
         return [key.strip() for key in text.split(",") if key.strip()]
+
+
+NO_SOURCE = KeySource()

@@ -10,25 +10,29 @@ from typing import Any
 
 from .._sealed import provide_keys
 from ..server import MCPServer
-from .keys import KeySource, NoKeys
+from .keys import NO_SOURCE, KeySource, NoKeys
 
 
 class NotFound(Exception):
     """There is no server of this name; the message says what there is."""
 
 
-def load_or_say(name: str) -> MCPServer[Any]:
-    """The same as `load`, for commands that have no use for what the author's module raises: it is NotFound too."""
+def load_or_say(name: str, source: KeySource = NO_SOURCE) -> MCPServer[Any]:
+    """The same as `load_keyed`, for commands that have no use for what the author's module raises: it is NotFound."""
     try:
-        return load(name)
-    except NotFound:
+        return load_keyed(name, source)
+    except (NotFound, NoKeys):
         raise
     except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        known = isinstance(error, SyntaxError)
-        place = "" if known else f" ({Path(where.filename).name}, line {where.lineno})"
-        what = f"{type(error).__name__}: {error}{place}"
-        raise NotFound(f"{name.partition(':')[0]} cannot be imported: {what}") from None
+        raise NotFound(unimported(name, error)) from None
+
+
+def unimported(name: str, error: Exception) -> str:
+    """That a server's module cannot be imported, with what it raised and where, in a line."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    known = isinstance(error, SyntaxError) or getattr(error, "where", None) is not None  # It says so by itself.
+    place = "" if known else f" ({Path(where.filename).name}, line {where.lineno})"
+    return f"{name.partition(':')[0]} cannot be imported: {type(error).__name__}: {error}{place}"
 
 
 def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPServer[Any]:

@@ -4,7 +4,7 @@ import sys
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from .showing import console, legible
+from .showing import console, legible, lent
 
 
 class Meter:
@@ -20,7 +20,9 @@ class Meter:
         """Show it, until the terminal is used for something else."""
         if not sys.stderr.isatty():
             return
-        self._bar.start()
+        if not self._bar.live.is_started:
+            lent.append(self._bar.console)
+            self._bar.start()
         words = legible(message or self._name)
         self._bar.update(self._task, completed=progress, total=total, description=words, refresh=True)
 
@@ -28,3 +30,4 @@ class Meter:
         """Be gone."""
         if self._bar.live.is_started:
             self._bar.stop()
+            lent.remove(self._bar.console)

@@ -60,8 +60,12 @@ def test_nobody_is_not() -> None:
     assert greeting(nobody) == "Nobody to greet."
 '''
 
-PROJECT = """[project]
-name = "{name}"
+PROJECT = """[build-system]
+requires = ["setuptools>=64"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "{project}"
 version = "0.1.0"
 requires-python = ">=3.11"
 dependencies = ["turnwise[cli]>={version}"]
@@ -69,13 +73,16 @@ dependencies = ["turnwise[cli]>={version}"]
 [dependency-groups]
 test = ["pytest>=8"]
 
+[tool.setuptools]
+py-modules = ["{module}"]
+
 [tool.pytest.ini_options]
 pythonpath = ["."]
 """
 
 README = """# {title}
 
-    pip install 'turnwise[cli]' pytest
+    pip install -e . pytest
     python -m pytest
     turnwise dev {module}:server
 
@@ -89,22 +96,27 @@ On three machines, with one key for all of them:
     turnwise serve {module}:server --host 0.0.0.0 --keys-file keys
 """
 
-IGNORED = "__pycache__/\n.venv/\nkeys\n"
+IGNORED = "__pycache__/\n.venv/\nbuild/\n*.egg-info/\nkeys\n"
 
 
 _TAKEN = {"turnwise", "pytest", "test", *sys.stdlib_module_names, *keyword.kwlist}
 
 
+def _plain(name: str) -> str:
+    return name.replace("-", "_").lower()
+
+
 def _module(name: str) -> str:
     """What the server's module is called: nothing that Python or the project has a use for."""
-    module = name.replace("-", "_").lower()
+    module = _plain(name)
     return f"{module}_server" if module in _TAKEN else module
 
 
 def new(name: Annotated[str, typer.Argument(help="The project, and the folder to make.", metavar="NAME")]) -> None:
     """Make a project with a tool that asks, and a test of it."""
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
-        fail(f"a project's name has letters, digits, - and _, and begins with a letter; not {name!r}", 2)
+    if not re.fullmatch(r"[A-Za-z]([A-Za-z0-9_-]*[A-Za-z0-9])?", name):
+        rule = "letters, digits, - and _, begins with a letter and ends with a letter or a digit"
+        fail(f"a project's name has {rule}; not {name!r}", 2)
     folder = Path(name)
     if folder.exists():
         fail(f"{name} is there already")
@@ -112,6 +124,7 @@ def new(name: Annotated[str, typer.Argument(help="The project, and the folder to
     words = {
         "name": name,
         "module": module,
+        "project": name if module == _plain(name) else module,
         "title": name.replace("-", " ").replace("_", " ").capitalize(),
         "version": __version__.partition("+")[0],
     }

@@ -1,7 +1,6 @@
 """`turnwise serve`."""
 
 import os
-import signal
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from .._hosting import MAX_BODY
 from ..transports.turnstile import RequestLimits
 from .key_options import key_source
+from .reloading import hold_back
 from .serving import ServeOptions, serve_here
 from .supervising import Supervisor
 
@@ -36,14 +36,22 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on.")] = 8000,
     path: Annotated[str, typer.Option(callback=_path, help="Where the endpoint is.")] = "/mcp",
     workers: Annotated[int, typer.Option(min=1, help="Processes that share the port.")] = 1,
+    hung_after: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds after which one of several workers that hangs is replaced; 0: never."),
+    ] = 60.0,
     keys_file: Annotated[
         str | None, typer.Option(help="A file with one key a line; the first mints. SIGHUP reads it again.")
     ] = None,
     keys_env: Annotated[str | None, typer.Option(help="A variable with keys between commas.")] = None,
     metrics_port: Annotated[int | None, typer.Option(min=1, max=65535, help="Serve figures for Prometheus.")] = None,
     metrics_host: Annotated[str, typer.Option(help="The address for figures.")] = "127.0.0.1",
-    allowed_host: Annotated[list[str] | None, typer.Option(help="A Host that is let in; give several.")] = None,
-    allowed_origin: Annotated[list[str] | None, typer.Option(help="An Origin that is let in; give several.")] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(metavar="HOST", help="A Host that is let in; give several.")
+    ] = None,
+    allowed_origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="An Origin that is let in; give several.")
+    ] = None,
     access_log: Annotated[bool, typer.Option(help="A line for each request, on standard output.")] = True,
     log_level: Annotated[str, typer.Option(callback=checked_level, help=" | ".join(LEVELS))] = "info",
     max_body: Annotated[int, typer.Option(min=1, help="Bytes that a request may have.")] = MAX_BODY,
@@ -55,14 +63,13 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
         str | None, typer.Option(help="The header by which a proxy tells callers apart, such as X-Real-IP.")
     ] = None,
     instance_header: Annotated[
-        bool, typer.Option("--instance-header", help="Name host and process in each response, as X-Instance.")
+        bool, typer.Option("--instance-header", help="Name host, process and the ids of keys in each response.")
     ] = False,
     drain: Annotated[float, typer.Option(min=0, help="Seconds to serve on after SIGTERM, with /readyz at 503.")] = 0.0,
     grace: Annotated[int, typer.Option(min=0, help="Seconds for requests under way to finish.")] = 30,
 ) -> None:
     """Serve an MCP server over HTTP. SIGTERM ends it in good order; SIGHUP reads the keys again."""
-    if hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Until there is a server that can heed it.
+    hold_back()
     key_source(keys_file, keys_env)
     if workers > 1 and os.name != "posix":
         raise typer.BadParameter("several workers share a port on POSIX systems only")
@@ -94,6 +101,7 @@ def serve(  # noqa: PLR0913, PLR0917 - a command's options
         drain=drain,
         grace=grace,
         workers=workers,
+        hung_after=hung_after,
         names_instance=instance_header,
     )
     metrics = None if metrics_port is None else (metrics_host, metrics_port)

@@ -29,8 +29,14 @@ def note(text: str, style: str = "") -> None:
     console().print(Text(text, style=style))
 
 
+lent: list[Console] = []
+"""The console of what is at the foot of the terminal now: lines that are printed by it come above."""
+
+
 def console() -> Console:
     """Standard error, as it is now."""
+    if lent:
+        return lent[-1]
     return Console(stderr=True, width=None if sys.stderr.isatty() else WIDE, highlight=False)
 
 

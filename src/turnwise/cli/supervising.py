@@ -16,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
 from typing import NamedTuple
 
 from .keys import NoKeys
-from .serving import REFUSED, ServeOptions, listen, serve_figures, set_up_logging
+from .reloading import hold_back, let_through
+from .serving import REFUSED, STRAGGLERS, ServeOptions, listen, serve_figures, set_up_logging
 
 log = logging.getLogger("turnwise.serve")
 
@@ -31,8 +33,32 @@ SHORT_LIFE = 5.0
 LONGEST_PAUSE = 10.0
 HOPELESS = 2.0
 """A pause that is longer than this was doubled three times."""
-STRAGGLERS = 5.0
-"""Seconds beyond drain and grace after which a worker that does not end is killed."""
+LAST_WORDS = 1.0
+"""Seconds in which a worker that stands still may say where."""
+
+
+class Pulse:
+    """Signs of life of a worker. Silence is counted in looks, so that a pause of the whole machine is none; before the
+    first sign there is none either.
+    """
+
+    def __init__(self) -> None:
+        self._ear, self.mouth = os.pipe()
+        os.set_blocking(self._ear, False)
+        self._looks: int | None = None
+
+    def silence(self) -> float:
+        """For how many seconds nothing was heard."""
+        try:
+            if os.read(self._ear, 4096):
+                self._looks = 0
+        except BlockingIOError:
+            self._looks = None if self._looks is None else self._looks + 1
+        return (self._looks or 0) * LOOK_SECONDS
+
+    def close(self) -> None:
+        """Listen no more."""
+        os.close(self._ear)
 
 
 class Worker(NamedTuple):
@@ -41,22 +67,23 @@ class Worker(NamedTuple):
     number: int
     process: "subprocess.Popen[bytes]"
     began: float
+    pulse: Pulse | None
 
 
 class Supervisor:
-    """Keeps so many workers serving. With `is_patient`, one that will not come up is left alone until all are started
-    anew.
+    """Keeps so many workers serving. Where they are patient, one that will not come up is left alone until all are
+    started anew.
     """
 
-    def __init__(self, options: ServeOptions, metrics: tuple[str, int] | None, *, is_patient: bool = False) -> None:
+    def __init__(self, options: ServeOptions, metrics: tuple[str, int] | None) -> None:
         self._options = options
         count = self._count = options.workers
         self._metrics = metrics
         self._places: dict[int, Worker] = {}
         self._pauses = dict.fromkeys(range(count), 0.0)
         self._due = dict.fromkeys(range(count), 0.0)
-        self._is_patient = is_patient
         self._is_stale = False
+        self._hung: dict[int, float] = {}
         self._heard: list[int] = []
         self._has_served = False
         self._figures: str | None = None
@@ -92,10 +119,12 @@ class Supervisor:
     def _look_after(self, listening: socket.socket) -> int:
         for heard in ENDING | {signal.SIGHUP}:
             signal.signal(heard, self._hear)
+        let_through()
         while not self._is_told_to_end():
             for number in range(self._count):
                 if number not in self._places and time.monotonic() >= self._due[number]:
                     self._places[number] = self._started(number, listening)
+            self._end_hung()
             if self._bury():
                 self._end()
                 return REFUSED
@@ -125,27 +154,46 @@ class Supervisor:
 
     def _started(self, number: int, listening: socket.socket) -> Worker:
         options = replace(self._options, says_where=number == 0 and self._pauses[number] == 0)
-        order = json.dumps({"options": options.written(), "socket": listening.fileno()}).encode() + b"\n"
+        pulse = Pulse() if options.hung_after and options.workers > 1 else None
+        mouth = None if pulse is None else pulse.mouth
+        given = {"options": options.written(), "socket": listening.fileno(), "pulse": mouth}
+        order = json.dumps(given).encode() + b"\n"
         environment = dict(os.environ)
         if self._figures is not None:
             environment["PROMETHEUS_MULTIPROC_DIR"] = self._figures
-        # Until it can take up keys, a worker is deaf to SIGHUP; it would die of it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        hold_back()  # It is for the worker to let it through.
         process = subprocess.Popen(
             [sys.executable, "-m", "turnwise.cli.worker"],
             stdin=subprocess.PIPE,
-            pass_fds=[listening.fileno()],
+            pass_fds=[listening.fileno()] if mouth is None else [listening.fileno(), mouth],
             env=environment,
             start_new_session=True,  # Ctrl-C is the parent's to pass on.
         )
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        let_through()
+        if mouth is not None:
+            os.close(mouth)
         assert process.stdin is not None
         try:
             process.stdin.write(order)
             process.stdin.flush()
         except BrokenPipeError:
             log.error("worker %d ended before it was told what to do", number)
-        return Worker(number, process, time.monotonic())
+        return Worker(number, process, time.monotonic(), pulse)
+
+    def _end_hung(self) -> None:
+        """End workers that stand still, first asking where."""
+        for worker in self._places.values():
+            silence = 0.0 if worker.pulse is None else worker.pulse.silence()
+            if silence <= self._options.hung_after:
+                self._hung.pop(worker.number, None)
+                continue
+            if worker.number not in self._hung:
+                self._hung[worker.number] = time.monotonic()
+                told = "worker %d (process %d) has stood still for %g seconds, and is ended; this is where it stands:"
+                log.error(told, worker.number, worker.process.pid, self._options.hung_after)
+                worker.process.send_signal(signal.SIGQUIT)
+            elif time.monotonic() - self._hung[worker.number] > LAST_WORDS:
+                worker.process.kill()
 
     def _bury(self) -> bool:
         """Note which workers have ended; whether it is of no use to start others."""
@@ -157,7 +205,7 @@ class Supervisor:
                 continue
             del self._places[worker.number]
             self._forget(worker)
-            if code == REFUSED and self._is_patient:
+            if code == REFUSED and self._options.is_patient:
                 self._due[worker.number] = math.inf
                 continue
             if code == REFUSED and not self._has_served:
@@ -172,8 +220,11 @@ class Supervisor:
         return False
 
     def _forget(self, worker: Worker) -> None:
+        if worker.pulse is not None:
+            worker.pulse.close()
         if worker.process.stdin is not None:
-            worker.process.stdin.close()
+            with suppress(BrokenPipeError):  # It ended before it was told what to do.
+                worker.process.stdin.close()
         if self._figures is not None:
             from prometheus_client.multiprocess import mark_process_dead
 
@@ -189,11 +240,14 @@ class Supervisor:
         self._tell(signal.SIGHUP)
 
     def _end(self) -> None:
-        """Have the workers end in good order, or sooner where that is asked for once more."""
+        """Have the workers end in good order, or sooner where that is asked for once more. What is heard meanwhile
+        stays heard: where others were to take their place, it is for the parent too.
+        """
         self._tell(signal.SIGTERM)
-        ends = time.monotonic() + self._options.drain + self._options.grace + STRAGGLERS
+        ends, passed_on = time.monotonic() + self._options.drain + self._options.grace + STRAGGLERS, 0
         while time.monotonic() < ends and any(worker.process.poll() is None for worker in self._places.values()):
-            heard, self._heard = self._heard, []
+            heard = self._heard[passed_on:]
+            passed_on += len(heard)
             for number in ENDING.intersection(heard):
                 self._tell(number)
             time.sleep(LOOK_SECONDS)
