@@ -101,3 +101,23 @@ class Session:
     async def send_resource_updated(self, uri: str) -> None:
         """Tell subscribers that a resource changed."""
         await self._context.notify_resource_updated(uri)
+
+
+class OfficialNames:
+    """The same on a context."""
+
+    __slots__ = ()
+
+    @property
+    def session(self) -> Session:
+        """The names under which the official SDK asks, over the same ledger."""
+        return Session(self)
+
+    @property
+    def request_context(self) -> RequestView:
+        """The names under which the official SDK keeps request facts."""
+        return RequestView(self)
+
+    async def close_sse_stream(self) -> None:
+        """The official SDK's name of `close_stream`."""
+        cast("Any", self).close_stream()

@@ -2,10 +2,15 @@
 
 import ast
 import asyncio
+import inspect
+import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import mcp
 import mcp.server.mcpserver as sdk
 import pytest
@@ -18,7 +23,7 @@ import turnwise
 from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, load
 from tests.docs.test_client_samples import at_url
 from tests.interop.conftest import fastmcp_command
-from turnwise import Client, Command
+from turnwise import Client, Command, _hosting, _moving, _registering
 
 __all__ = ["fastmcp_command"]
 
@@ -152,6 +157,120 @@ def test_every_outcome_of_the_official_sdk_has_its_name_here_and_in_the_table() 
         assert hasattr(turnwise, name)
 
 
+ORDINARY = """
+from mcp.server.mcpserver import Context, Icon, MCPServer
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+logo = Icon(src="https://bank.example/logo.png")
+mcp = MCPServer("bank", "The Bank", "A bank.", "Be polite.", "https://bank.example", [logo], "1.2", log_level="WARNING")
+
+
+@mcp.tool(title="Add", icons=[logo])
+async def add(a: int, b: int, ctx: Context) -> int:
+    await ctx.close_sse_stream()
+    return a + b
+
+
+@mcp.custom_route("/health", methods=["GET"])
+async def health(request: Request) -> JSONResponse:
+    return JSONResponse({"server": [mcp.name, mcp.title, mcp.version]})
+
+
+app = mcp.streamable_http_app(host="127.0.0.1")
+"""
+
+
+def seen_of(source: str, client: Any) -> list[Any]:
+    """What is seen of a server from outside: its tools, a result, a page."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+
+    async def run() -> list[Any]:
+        async with client(names["mcp"]) as visitor:
+            (tool,) = (await visitor.list_tools()).tools
+            result = await visitor.call_tool("add", {"a": 1, "b": 2})
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=names["app"])) as pages:
+            page = await pages.get("http://127.0.0.1/health")
+        return [tool.name, tool.title, tool.icons, result.structured_content, page.json()]
+
+    return asyncio.run(run())
+
+
+def test_an_ordinary_server_moves_by_its_imports_alone() -> None:
+    moved = ORDINARY.replace("from mcp.server.mcpserver import", "from turnwise import")
+    before = seen_of(ORDINARY, mcp.Client)
+    assert before[-2:] == [{"result": 3}, {"server": ["bank", "The Bank", "1.2"]}]
+    assert seen_of(moved, Client) == before
+
+
+def guide(name: str, heading: str) -> str:
+    return (ROOT / "docs/guides" / name).read_text().partition(heading)[2].partition("\n#")[0]
+
+
+def first_column(name: str, heading: str) -> set[str]:
+    """The names in the first column of a guide's table; options have a `=`."""
+    rows = [line.split("|")[1] for line in guide(name, heading).splitlines() if line.startswith("|")]
+    return {word for row in rows for word in re.findall(r"`([^`]+)`", row)}
+
+
+def taken(function: Any, options: Any = None) -> set[str]:
+    """The parameters of a function, of which those by keyword may be in a TypedDict."""
+    parameters = inspect.signature(function).parameters.values()
+    named = {one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD}
+    return named | set(getattr(options, "__annotations__", ()))
+
+
+class Running(_hosting.HttpOptions):
+    port: int
+    log_level: str
+
+
+OFFICIAL, FASTMCP = "### The server, name by name", "### Server and context, name by name"
+HERE: dict[str, Any] = {
+    "tool": _registering.ToolOptions,
+    "add_tool": _registering.ToolOptions,
+    "prompt": _registering.PromptOptions,
+    "resource": _registering.ResourceOptions,
+    "streamable_http_app": _hosting.HttpOptions,
+    "run_streamable_http_async": Running,
+}
+
+
+def public(kind: type[Any], without: type[Any] = object) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_") and not hasattr(without, name)}
+
+
+def test_every_name_of_the_official_server_is_here_or_in_the_table() -> None:
+    told = first_column("from-official-sdk.md", OFFICIAL)
+    server = turnwise.MCPServer("bank")
+    missing = {name for name in public(sdk.MCPServer) if not hasattr(server, name)}
+    missing |= {f"ctx.{name}" for name in public(sdk.Context, BaseModel) if not hasattr(turnwise.Context, name)}
+    missing |= {name for name in sdk.__all__ if name not in turnwise.__all__}
+    missing |= {f"MCPServer({name}=)" for name in taken(sdk.MCPServer) - taken(turnwise.MCPServer)}
+    for name in sorted(public(sdk.MCPServer)):
+        theirs, ours = getattr(sdk.MCPServer, name), getattr(turnwise.MCPServer, name, None)
+        if inspect.isfunction(theirs) and ours is not None and name != "run":
+            lacking = taken(theirs) - taken(ours, HERE.get(name))
+            missing |= {f"{one}=" if f"{one}=" in told else f"{name}({one}=)" for one in lacking}
+    for name in public(sdk.Context, BaseModel) & public(turnwise.Context):
+        if inspect.isfunction(theirs := getattr(sdk.Context, name)):
+            missing |= {f"ctx.{name}({one}=)" for one in taken(theirs) - taken(getattr(turnwise.Context, name))}
+    assert len(missing) > 20
+    assert missing <= told
+
+
+def test_names_that_are_refused_with_words_are_in_a_table_and_not_here() -> None:
+    tables = guide("from-official-sdk.md", OFFICIAL) + guide("from-fastmcp.md", FASTMCP)
+    server = turnwise.MCPServer("bank")
+    words = [name for names in (_moving.SERVER, _moving.HTTP, _moving.FUNCTION) for name in names]
+    assert not [name for name in words if not re.search(rf"\b{name}=", tables)]
+    assert not [name for name in _moving.ATTRIBUTES if not re.search(rf"\b{name}\b", tables) or hasattr(server, name)]
+    assert not _moving.SERVER.keys() & taken(turnwise.MCPServer)
+    assert not _moving.HTTP.keys() & taken(turnwise.MCPServer.run, HERE["run_streamable_http_async"])
+    assert not _moving.FUNCTION.keys() & {name for options in HERE.values() for name in options.__annotations__}
+
+
 @pytest.mark.parametrize("sample", ["moving/fastmcp_before.py", "moving/fastmcp_client_before.py"])
 def test_what_was_written_for_fastmcp_is_python(sample: str) -> None:
     assert "fastmcp" in {
@@ -174,3 +293,25 @@ def test_a_client_prints_the_same_when_it_has_moved_from_fastmcp(fastmcp_command
     after = printed(sys.executable, "moving/fastmcp_client_after.py", server)
     assert after == "3 nights in Lyon.\n{'result': 4}\n"
     assert printed(fastmcp_command[0], "moving/fastmcp_client_before.py", server) == after
+
+
+def test_every_name_of_fastmcp_is_here_or_in_the_table(fastmcp_command: list[str]) -> None:
+    script = [fastmcp_command[0], "-W", "ignore", str(Path(__file__).with_name("fastmcp_names.py"))]
+    theirs = json.loads(subprocess.run(script, capture_output=True, text=True, check=True).stdout)
+    told = {word.removeprefix("ctx.elicit(") for word in first_column("from-fastmcp.md", FASTMCP)}
+    told = {word.removeprefix("FastMCP(").removesuffix(")") for word in told}
+    server: Any = turnwise.MCPServer("trips")
+    missing = {name for name in theirs["server"] if not hasattr(server, name)}
+    missing |= {f"ctx.{name}" for name in theirs["context"] if not hasattr(turnwise.Context, name)}
+    ours = {
+        "MCPServer": taken(turnwise.MCPServer),
+        "elicit": taken(turnwise.Context.elicit),
+        "run": taken(server.run),
+        "run_stdio_async": taken(server.run_stdio_async),
+        "run_http_async": taken(server.run_http_async, HERE["run_streamable_http_async"]),
+        "http_app": taken(server.asgi, HERE["streamable_http_app"]),
+    } | {name: taken(getattr(server, name), HERE[name]) for name in ("tool", "prompt", "resource")}
+    for function, known in ours.items():
+        missing |= {f"{name}=" for name in theirs[function] if name not in known}
+    assert len(missing) > 50
+    assert missing <= told
