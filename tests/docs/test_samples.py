@@ -19,7 +19,8 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
 
-from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, free_port, load
+from tests.docs.loading import ENVIRONMENT, ROOT, SAMPLES, load
+from tests.ports import free_port
 from turnwise import AccessToken, Change, Context, MCPError, MCPServer, RequestStateSecurity
 from turnwise.errors import TooManyRounds
 from turnwise.testing import Connection, connect
@@ -198,6 +199,13 @@ def test_a_plain_type_is_a_form_with_one_field() -> None:
     result, user = call(load("asking/plain.py"), "serve", None, "tea", 2)
     assert result == "2 cups of tea."
     assert [list(form["properties"]) for form in user.forms] == [["value"], ["value"]]
+
+
+def test_a_list_is_a_choice_and_a_dataclass_a_form() -> None:
+    sample = load("asking/choices.py")
+    result, user = call(sample, "lunch", None, "pizza", "fish", {"persons": 2, "outside": True})
+    assert result == "Fish for 2 outside."
+    assert [list(form["properties"]) for form in user.forms] == [["value"], ["value"], ["persons", "outside"]]
 
 
 def test_a_page_is_asked_for_until_the_payment_is_there() -> None:
@@ -478,6 +486,12 @@ def test_a_server_is_mounted_in_another_application(name: str) -> None:
     assert "well" in get(app, "http://127.0.0.1:8000/health").text
 
 
+def test_a_page_is_served_beside_the_endpoint() -> None:
+    app = load("serving/own_pages.py").app
+    assert get(app, "http://127.0.0.1:8000/health").text == "well"
+    assert post(app, "http://127.0.0.1:8000/mcp").json()["result"]["structuredContent"] == {"result": "tick"}
+
+
 async def live(app: Any, meanwhile: Callable[[], Awaitable[None]]) -> None:
     """An application's whole life, as an ASGI server announces it."""
     told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -686,6 +700,17 @@ def test_results_say_how_long_they_keep_and_lists_come_in_pages() -> None:
     assert "nextCursor" not in second
 
 
+def test_a_schema_by_hand_is_held_against_the_arguments() -> None:
+    async def visit() -> None:
+        async with connect(load("serving/schemas.py").server) as client:
+            (tool,) = (await client.request("tools/list"))["tools"]
+            assert tool["inputSchema"]["properties"]["pages"]["pattern"] == "^[0-9]+(-[0-9]+)?$"
+            assert "printing 2-5" in str(await client.call_tool("print_pages", {"pages": "2-5"}))
+            assert (await client.call_tool("print_pages", {"pages": "all"})).is_error
+
+    asyncio.run(visit())
+
+
 def test_a_mirrored_parameter_must_be_in_its_header() -> None:
     app = load("serving/headers.py").server.asgi()
     arguments = {"sql": "SELECT 1", "region": "eu"}
@@ -840,6 +865,15 @@ def test_the_tests_of_the_testing_guide_pass(name: str, test: str) -> None:
     getattr(load(name), test)()
 
 
+def test_a_transcript_is_shown_as_it_is_written(tmp_path: Path) -> None:
+    page = (ROOT / "docs/guides/testing.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(# A call\n.*?)```", page, re.DOTALL)
+    asyncio.run(load("testing/transcript.py").record(tmp_path / "greeting.txt"))
+    written = (tmp_path / "greeting.txt").read_text().splitlines()
+    for line, real in zip(shown.splitlines(), written, strict=True):
+        assert re.fullmatch(".*".join(map(re.escape, line.split("..."))), real), real
+
+
 def test_the_fixtures_of_the_testing_guide_record_and_compare(tmp_path: Path) -> None:
     (tmp_path / "test_diary.py").write_text((SAMPLES / "testing/with_pytest.py").read_text())
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -853,9 +887,9 @@ def test_the_fixtures_of_the_testing_guide_record_and_compare(tmp_path: Path) ->
 
     code, said = ended()
     assert code == 1
-    assert "there is no test_writing.txt yet: --turnwise-record writes it" in said
+    assert "there is no test_diary.test_writing.txt yet: --turnwise-record writes it" in said
     assert ended("--turnwise-record")[0] == 0
-    written = (tmp_path / "transcripts/test_writing.txt").read_text()
+    written = (tmp_path / "transcripts/test_diary.test_writing.txt").read_text()
     assert '\n> tools/call {"name": "write", "inputResponses": {"text": {"action": "accept"' in written
     assert ended()[0] == 0
 

@@ -53,11 +53,33 @@ async def bought(**options: Any) -> Any:
 
 def test_a_flow_tells_what_was_asked_in_which_round() -> None:
     flow = asyncio.run(bought()).flow
-    assert flow.asked == [["sure", "color"], ["mail"], []]
-    assert flow.messages == [["Buy hat?", "Which color?"], ["Your mail?"], []]
+    assert flow.asked == [["sure", "color"], ["mail"]]
+    assert flow.messages == [["Buy hat?", "Which color?"], ["Your mail?"]]
+    assert [one.asked for one in flow] == [["sure", "color"], ["mail"], []]
     assert [one.answered for one in flow] == [[], ["sure", "color"], ["mail"]]
     assert [size > 0 for size in flow.state_sizes] == [True, True, False]
     flow.check(rounds=3, asked=[["color", "sure"], ["mail"]], largest_state=4096)
+    flow.check(asked=flow.asked)
+
+
+def test_a_round_that_asks_nothing_is_not_among_those_that_ask() -> None:
+    busy = iter([True])
+    server = MCPServer("sums", shed_when=lambda load: next(busy, False))
+
+    @server.tool()
+    async def add(ctx: Context) -> str:
+        await ctx.checkpoint(1)
+        return (await ctx.elicit("Add?", bool, key="sure")).action
+
+    async def check() -> None:
+        async with connect(server, {"sure": True}) as client:
+            await client.call_tool("add")
+            assert [one.asked for one in client.flow] == [[], ["sure"], []]
+            assert client.flow.asked == [["sure"]]
+            assert client.flow.messages == [["Add?"]]
+            client.flow.check(rounds=3, asked=client.flow.asked)
+
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize(
@@ -112,6 +134,35 @@ def test_folders_and_clients_are_scripted_too() -> None:
             return (await client.call_tool("roots", {})).structured_content
 
     assert asyncio.run(check()) == {"result": ["file:///home/ada"]}
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "2025-11-25"])
+def test_a_model_and_folders_are_scripted_by_method_where_there_are_no_keys(mode: Any) -> None:
+    server = MCPServer("mottos")
+
+    @server.tool()
+    async def motto(ctx: Context) -> str:
+        (root,) = await ctx.roots(key="folders")
+        name = await ctx.elicit("Whose?", str, key="name")
+        said = await ctx.sample("A motto", max_tokens=10, key="motto")
+        return f"{root.uri} {name.action} {said.content.text}"  # type: ignore[union-attr]
+
+    folders = {"roots": [{"uri": "file:///home/ada"}]}
+    script = Script({"roots/list": folders, "Whose?": "Ada", "sampling/createMessage": "Slowly up."})
+
+    async def check() -> Any:
+        async with Client(server, mode=mode, **script.callbacks()) as client:
+            return (await client.call_tool("motto", {})).structured_content
+
+    assert asyncio.run(check()) == {"result": "file:///home/ada accept Slowly up."}
+    assert script.unused == []
+
+    async def joined() -> None:
+        async with connect(server, {"Whose?": "Ada", "folders": folders}) as client:
+            await client.call_tool("motto")
+
+    with pytest.raises(LookupError, match=r"nothing for the question 'motto' \('sampling/createMessage'\)"):
+        asyncio.run(joined())
 
 
 def test_a_call_that_becomes_a_task_is_followed_to_its_end() -> None:
@@ -243,17 +294,145 @@ def test_with_an_answer_too_many(turnwise_client):
 """
 
 
-def test_a_test_that_fails_shows_its_rounds_and_answers_have_to_be_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "test_shop.py").write_text(FIXTURES)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+def checked(folder: Path, *options: str) -> str:
+    """What pytest says of the tests in a folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
     if not entry_points(group="pytest11", name="turnwise"):  # Where Turnwise is used without being installed.
         command += ["-p", "turnwise.testing.plugin"]
     env = {**os.environ, "PYTHONPATH": str(Path(turnwise.__file__).parents[1])}
     pipes: dict[str, Any] = {"env": env, "capture_output": True, "text": True}
-    said = subprocess.run(command, cwd=tmp_path, check=False, **pipes).stdout
+    return str(subprocess.run(command, cwd=folder, check=False, **pipes).stdout)
+
+
+def test_a_test_that_fails_shows_its_rounds_and_answers_have_to_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "test_shop.py").write_text(FIXTURES)
+    said = checked(tmp_path)
     assert "1 failed, 1 passed, 1 error" in said
     assert "ERROR at teardown of test_with_an_answer_too_many" in said
     assert "\nnobody asked for these answers: never\n" in said.replace("Failed: ", "")
     assert said.count("turnwise rounds") == 1
     assert "round 1: asks sure (Buy it?); " in said
     assert "round 2: answers sure; complete" in said
+
+
+CHECKS = """
+import asyncio
+from types import SimpleNamespace
+from turnwise import MCPServer
+from turnwise.testing import Finding, Flow, ReplayReport, Round, Transcript
+
+FLOW = Flow([Round({"method": "tools/call"}, {"result": {}})])
+NONE = Transcript((), {})
+
+def test_flow():
+    FLOW.check(rounds=2)
+
+def test_number():
+    NONE.check(Transcript.of(FLOW))
+
+def test_transcript():
+    Transcript.of(FLOW).check(Transcript.of([Round({"method": "ping"}, {"result": {}})]))
+
+def test_server():
+    async def work():
+        await Transcript.of(FLOW).replay(MCPServer("none"))
+    asyncio.run(work())
+
+def test_kept(turnwise_transcript):
+    turnwise_transcript(SimpleNamespace(rounds=FLOW))
+
+def test_replay():
+    ReplayReport({}, 1, (Finding(1, "chance", "use ctx.random()"),)).raise_for_findings()
+"""
+
+
+def test_checks_that_fail_show_the_test_and_not_themselves(tmp_path: Path) -> None:
+    (tmp_path / "test_checks.py").write_text(CHECKS)
+    Transcript((), {}).write(tmp_path / "transcripts/test_checks.test_kept.txt")
+    said = checked(tmp_path)
+    assert "6 failed" in said
+    assert "FLOW.check(rounds=2)\nE       AssertionError: 1 rounds, not 2\nE       round 1: complete\n" in said
+    assert "turnwise/testing/" not in said
+    assert "_replaying.py" not in said
+
+
+SAYING = """
+import asyncio
+import pytest
+from turnwise import Context, MCPServer
+
+server = MCPServer("shop")
+
+@server.tool()
+async def say(word: str) -> str:
+    return word
+
+def said(client, each, *words):
+    async def work():
+        async with client(server) as opened:
+            for word in words:
+                await opened.call_tool("say", {"word": word})
+                each(opened)
+    asyncio.run(work())
+"""
+NAMES = ["a/b", "a_b", "../../x", "a", "A", "0.5", "x" * 400, "x" * 399 + "y"]
+TESTS = f"""
+def test_alike(turnwise_client, turnwise_transcript):
+    said(turnwise_client, turnwise_transcript, __file__[-8:])
+
+class TestOne:
+    def test_alike(self, turnwise_client, turnwise_transcript):
+        said(turnwise_client, turnwise_transcript, "one")
+
+class TestTwo:
+    def test_alike(self, turnwise_client, turnwise_transcript):
+        said(turnwise_client, turnwise_transcript, "two")
+
+def test_twice(turnwise_client, turnwise_transcript):
+    said(turnwise_client, turnwise_transcript, "one", "two", "three")
+
+@pytest.mark.parametrize("name", {NAMES})
+def test_named(name, turnwise_client, turnwise_transcript):
+    said(turnwise_client, turnwise_transcript, name)
+"""
+
+
+def test_every_test_has_transcripts_of_its_own(tmp_path: Path) -> None:
+    check_names(tmp_path)
+
+
+def check_names(tmp_path: Path, *options: str) -> None:
+    """Tests of one name in two files, in classes and with parameters, recorded and played by pytest."""
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / "deep" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "deep" / name).write_text(SAYING + TESTS)
+    assert "24 passed" in checked(tmp_path, "--turnwise-record", *options)
+    assert "24 passed" in checked(tmp_path, *options)
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.txt"))
+    assert len({name.lower() for name in files}) == len(files) == 28
+    assert {Path(name).parent for name in files} == {Path("deep/transcripts")}
+    assert max(len(Path(name).name) for name in files) < 255
+    for name in ("test_alike", "TestTwo.test_alike", "test_twice", "test_twice#2", "test_named[a]", "test_named[0.5]"):
+        assert f"deep/transcripts/test_b.{name}.txt" in files
+    (odd,) = (name for name in files if name.startswith("deep/transcripts/test_a.test_named[a_b]-"))
+    assert Transcript.read(tmp_path / odd).title == "test_a.test_named[a/b]"
+
+
+OWN_NAMES = """
+@pytest.mark.parametrize("name", ["../x", "x/y", "", "x#2", "x" * 200])
+def test_odd(name, turnwise_client, turnwise_transcript):
+    with pytest.raises(ValueError, match="without folders"):
+        said(turnwise_client, lambda client: turnwise_transcript(client, name), "one")
+
+@pytest.mark.parametrize("word", ["one", "one", "two"])
+def test_shared(word, turnwise_client, turnwise_transcript):
+    said(turnwise_client, lambda client: turnwise_transcript(client, "Shared"), word)
+"""
+
+
+def test_a_transcript_under_a_name_of_its_own_stays_in_the_folder_and_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "test_shop.py").write_text(SAYING + OWN_NAMES)
+    said = checked(tmp_path, "--turnwise-record")
+    assert "1 failed, 7 passed" in said
+    assert "Shared.txt is that of test_shop.py::test_shared[one1], which says something else" in said
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.txt")] == ["transcripts/Shared.txt"]

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.ports import free_port
 from turnwise import Outgoing
 from turnwise.testing import connect
 from turnwise.transports.memory import Memory
@@ -59,13 +60,6 @@ def read(path: Path) -> list[Transcript]:
 
 
 TRANSCRIPTS = [transcript for path in sorted(HERE.glob("*.txt")) for transcript in read(path)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def unheard(message: Any) -> None:

@@ -130,7 +130,7 @@ class Connection:
 
         method, params = request.get("method"), request.get("params", {})
         callback = self._callbacks.get(str(method))
-        if self.script is not None and (callback is None or self.script.knows(key, params)):
+        if self.script is not None and (callback is None or self.script.knows(key, str(method), params)):
             return self.script.answer(key, str(method), params)
         if callback is None:
             raise Unanswerable(key, method)
@@ -188,7 +188,7 @@ async def connect(  # noqa: PLR0913 - what a test may want to say, each by its n
     tasks: bool = True,
 ) -> AsyncIterator[Connection]:
     """A client joined to a server by a function call. It declares the capabilities that it has callbacks for, and all
-    of them where it has `answers`, by key or by message as a `Script` takes them. What is not there is the callbacks'.
+    of them where it has `answers`, as a `Script` takes them. What is not there is the callbacks'.
     `now` is the time that the server is told: see `FrozenClock`. Where the server keeps tasks it takes them, unless
     `tasks=False`, and calls that become one are followed to their end.
 

@@ -44,13 +44,13 @@ class Flow(tuple[Round, ...]):
 
     @property
     def asked(self) -> list[list[str]]:
-        """The keys that were asked, round by round."""
-        return [one.asked for one in self]
+        """The keys that were asked, for each round that asks."""
+        return [one.asked for one in self if one.asked]
 
     @property
     def messages(self) -> list[list[str]]:
-        """What was asked in words, round by round."""
-        return [one.messages for one in self]
+        """What was asked in words, for each round that asks."""
+        return [one.messages for one in self if one.asked]
 
     @property
     def state_sizes(self) -> list[int]:
@@ -65,12 +65,13 @@ class Flow(tuple[Round, ...]):
         largest_state: int | None = None,
     ) -> None:
         """AssertionError, with all rounds, where the call took other rounds, asked something else, or had to have more
-        carried. `asked` has the keys of each round that asks; the order of those in one round does not matter.
+        carried. `asked` is as `flow.asked`; the order of keys in one round does not matter.
         """
+        __tracebackhide__ = True
         wrong = []
         if rounds is not None and len(self) != rounds:
             wrong.append(f"{len(self)} rounds, not {rounds}")
-        keys = [sorted(one) for one in self.asked if one]
+        keys = [sorted(one) for one in self.asked]
         if asked is not None and keys != [sorted(one) for one in asked]:
             wrong.append(f"asked {keys}, not {[sorted(one) for one in asked]}")
         if largest_state is not None and max(self.state_sizes, default=0) > largest_state:

@@ -1,7 +1,10 @@
 """Fixtures for pytest, wherever Turnwise is installed: `turnwise_client`, `frozen_clock`, `turnwise_transcript`."""
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,10 @@ from .transcripts import Transcript
 
 CLIENTS = pytest.StashKey[list[Connection]]()
 FAILED = pytest.StashKey[bool]()
+RECORDED = pytest.StashKey[dict[Path, tuple[str, str]]]()
 RECORD = "--turnwise-record"
+LONGEST = 180
+"""Bytes of a transcript's name: a file system takes 255, and there are a number and an ending to come."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,17 +74,56 @@ def turnwise_client(
 @pytest.fixture
 def turnwise_transcript(request: pytest.FixtureRequest) -> Callable[..., None]:
     """`turnwise_transcript(client)`: what the client said is what is in `transcripts/`, beside the test, under the name
-    of the test; `--turnwise-record` writes it.
+    of its module, its class and itself, or under a `name` of your own; `--turnwise-record` writes it. The second one of
+    a test under the same name is `#2`.
     """
+    uses: Counter[str] = Counter()
 
     def checked(client: Any, name: str | None = None) -> None:
-        path = Path(request.path).parent / "transcripts" / f"{name or request.node.name}.txt"
-        said = Transcript.of(client.rounds, name or request.node.name)
+        __tracebackhide__ = True
+        parts = _parts(request) if name is None else [name]
+        kept = file_name(parts)
+        if name is not None and kept != (name or None):
+            raise ValueError(f"a transcript's name is that of a file, without folders, and not {name!r}")
+        uses[kept] += 1
+        number = f"#{uses[kept]}" if uses[kept] > 1 else ""
+        path = Path(request.path).parent / "transcripts" / f"{kept}{number}.txt"
+        said = Transcript.of(client.rounds, " ".join(f"{'.'.join(parts)}{number}".split()))
         if request.config.getoption(RECORD):
-            said.write(path)
+            _record(request, path, said)
         elif path.is_file():
             Transcript.read(path).check(said)
         else:
             pytest.fail(f"there is no {path.name} yet: {RECORD} writes it", pytrace=False)
 
     return checked
+
+
+def _parts(request: pytest.FixtureRequest) -> list[str]:
+    """A test by the names of its module, of the classes that it is in, and of itself."""
+    inner = [node.name for node in request.node.listchain() if isinstance(node, pytest.Class | pytest.Item)]
+    return [request.path.name.removesuffix(".py"), *inner]
+
+
+def file_name(parts: Sequence[str]) -> str:
+    """What a file is called that belongs to a test. Where something had to be left out, or differs from another only in
+    what some file systems do not keep apart, a hash tells the names from each other.
+    """
+    *around, test = parts
+    tame = ".".join([*(re.sub(r"[^\w-]", "_", part) for part in around), re.sub(r"[^\w\[\] .,=+@-]", "_", test)])
+    cut = tame.encode()[:LONGEST].decode(errors="ignore")
+    parameters = test.partition("[")[2]
+    if cut == ".".join(parts) and parameters == parameters.lower():
+        return cut
+    return f"{cut}-{sha256(chr(0).join(parts).encode(errors='backslashreplace')).hexdigest()[:8]}"
+
+
+def _record(request: pytest.FixtureRequest, path: Path, said: Transcript) -> None:
+    """Write it, unless another test has just written something else there."""
+    __tracebackhide__ = True
+    recorded = request.config.stash.setdefault(RECORDED, {})
+    other, text = recorded.get(path, (request.node.nodeid, ""))
+    if other != request.node.nodeid and text.partition("\n")[2] != str(said).partition("\n")[2]:
+        pytest.fail(f"{path.name} is that of {other}, which says something else: give another name", pytrace=False)
+    recorded[path] = (request.node.nodeid, str(said))
+    said.write(path)

@@ -20,9 +20,8 @@ async def check_replay(
 ) -> ReplayReport:
     """Run a tool through every round, each one twice, and report what a replay would do otherwise.
 
-    `tool` is a function, or a server with the `name` of a tool. `answers` are by key or by message: for a form its
-    content (or `{"action": "decline"}`), otherwise the whole answer. Steps run once; effects outside of them are looked
-    for: clocks, chance, files that are written, sockets, processes.
+    `tool` is a function, or a server with the `name` of a tool. `answers` are as a `Script` takes them. Steps run
+    once; effects outside of them are looked for: clocks, chance, files that are written, sockets, processes.
     """
     if isinstance(tool, MCPServer):
         server = tool

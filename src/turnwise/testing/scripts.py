@@ -1,4 +1,4 @@
-"""Answers that are known beforehand, by key or by message."""
+"""Answers that are known beforehand, by key, by message or by method."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +21,9 @@ class Script:
     """What a user says. For a form: its value, the dict of its fields, or `{"action": "decline"}`; for a page
     `{"action": "accept"}`; for a model its text, or the whole answer; for folders the whole answer.
 
+    Answers are by key or by message; a model and folders, which have no message, are by key or by method
+    (`sampling/createMessage`, `roots/list`). Before 2026-07-28 there were no keys.
+
     `asked` has the keys of all questions, in order. `callbacks()` are for `Client(target, **script.callbacks())`.
     """
 
@@ -31,14 +34,14 @@ class Script:
         self._given = dict.fromkeys(answers, 0)
         self.asked: list[str] = []
 
-    def knows(self, key: str, params: Mapping[str, Any]) -> bool:
+    def knows(self, key: str, method: str, params: Mapping[str, Any]) -> bool:
         """Whether there is an answer to this."""
-        return key in self._answers or params.get("message") in self._answers
+        return key in self._answers or params.get("message", method) in self._answers
 
     def answer(self, key: str, method: str, params: Mapping[str, Any]) -> Any:
         """The whole answer; LookupError where there is none."""
         self.asked.append(key)
-        message = str(params.get("message"))
+        message = str(params.get("message", method))
         name = key if key in self._answers else message
         if name not in self._answers:
             raise LookupError(f"answers has nothing for the question {key!r} ({message!r})")

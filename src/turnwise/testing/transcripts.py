@@ -93,6 +93,7 @@ class Transcript:
 
     def check(self, other: "Transcript") -> None:
         """AssertionError, with what differs, where another one is not the same as this."""
+        __tracebackhide__ = True
         if len(self.exchanges) != len(other.exchanges):
             raise AssertionError(f"{len(other.exchanges)} exchanges, not {len(self.exchanges)}\n{other}")
         for number, (mine, theirs) in enumerate(zip(self.exchanges, other.exchanges, strict=True), 1):
@@ -103,6 +104,7 @@ class Transcript:
         self, server: MCPServer[Any], *, access: Identity | None = None, now: Callable[[], float] = time.time
     ) -> None:
         """Play the client's part to a server; AssertionError where it does not say what it said."""
+        __tracebackhide__ = True
         states: dict[str, Any] = {}
         async with connect(server, access=access, now=now) as client:
             client.capabilities = dict(self.capabilities)
@@ -223,6 +225,7 @@ def _is_same(expected: Any, found: Any) -> bool:
 
 
 def _check(what: str, expected: Any, found: Any) -> None:
+    __tracebackhide__ = True
     if not _is_same(expected, found):
         was, now = (json.dumps(one, indent=2, ensure_ascii=False).splitlines() for one in (expected, found))
         lines = difflib.unified_diff(was, now, "in the transcript", "now", lineterm="")
