@@ -1,7 +1,5 @@
 from pathlib import Path
 
-from mcp_types import ElicitResult
-
 from turnwise import Done, Pending, SyncClient
 
 
@@ -19,7 +17,7 @@ def finish(url: str, file: Path, row: int) -> str:
     pending = Pending.from_json(file.read_text())
     (key,) = pending.unanswered
     with SyncClient(url) as client:
-        outcome = client.resume(pending, {key: ElicitResult(action="accept", content={"row": row})})
+        outcome = client.resume(pending, {key: {"row": row}})
     if not isinstance(outcome, Done):
         file.write_text(outcome.to_json())
         return "There is more to ask."

@@ -14,6 +14,7 @@ from ._guards import Begun, FlowStore, Known, MemoryStore, Running
 from ._messages import (
     AcceptedElicitation,
     AcceptedUrlElicitation,
+    Ask,
     CacheHint,
     CancelledElicitation,
     Channel,
@@ -23,16 +24,20 @@ from ._messages import (
     ElicitationResult,
     ElicitURL,
     Incoming,
+    Lasting,
     ListRoots,
+    Outcome,
     Outgoing,
     Sample,
+    Yield,
 )
+from ._noting import Observer, StepObserver
 from ._sealed import RequestStateSecurity, StateCodec
 from ._sessions import SessionLimits
 from ._shedding import Load, Overload
 from ._steps import step
 from ._version import __version__ as __version__
-from .auth import AccessToken, AuthSettings, TokenVerifier, VerifierUnavailable
+from .auth import AccessToken, AuthSettings, TokenVerifier
 from .context import Context
 from .dialects.content import AssistantMessage, Audio, Image, Message, UserMessage
 from .errors import (
@@ -68,6 +73,7 @@ from .errors import (
     RoundOver,
     StateExpired,
     StepFailed,
+    StoreFull,
     TaskCancelled,
     ToolError,
     TooManyRounds,
@@ -79,16 +85,19 @@ from .errors import (
     UnknownResultType,
     UnsupportedVersion,
     URLElicitationRequired,
+    VerifierUnavailable,
     VisitDeclined,
 )
 from .server import MCPServer
-from .tasks.model import Task, TaskStore
+from .tasks.dispatch import Dispatcher
+from .tasks.model import Claim, Limits, LostLease, NewTask, Task, TaskStore, Telling
 from .tasks.options import TaskOptions
+from .tasks.runtime import Tasks
 from .tasks.sqlite import SQLiteTaskStore
 from .transports.turnstile import RequestLimits
 
 if TYPE_CHECKING:
-    from mcp_types import InputRequiredResult
+    from mcp_types import Icon, InputRequiredResult
 
     from ._caching import ResponseCache
     from ._following import TaskInHand
@@ -117,6 +126,7 @@ __all__ = [
     "AcceptedUrlElicitation",
     "AccessToken",
     "AlreadyAnswered",
+    "Ask",
     "Asking",
     "AssistantMessage",
     "Audio",
@@ -132,6 +142,7 @@ __all__ = [
     "CancelledElicitation",
     "Change",
     "Channel",
+    "Claim",
     "Client",
     "ClientRefused",
     "Command",
@@ -140,6 +151,7 @@ __all__ = [
     "DeadlineExceeded",
     "Declined",
     "DeclinedElicitation",
+    "Dispatcher",
     "Done",
     "EffectUnknown",
     "Elicit",
@@ -149,6 +161,7 @@ __all__ = [
     "FlowStore",
     "HandOverFailed",
     "HandshakeRequired",
+    "Icon",
     "Image",
     "InMemoryBus",
     "InboxFailed",
@@ -163,16 +176,22 @@ __all__ = [
     "InvalidSignature",
     "JWTVerifier",
     "Known",
+    "Lasting",
     "LedgerTooLarge",
+    "Limits",
     "ListRoots",
     "Load",
+    "LostLease",
     "MCPError",
     "MCPServer",
     "MalformedQuestion",
     "MemoryStore",
     "Message",
     "MissingClientCapability",
+    "NewTask",
+    "Observer",
     "OpenTelemetry",
+    "Outcome",
     "Outgoing",
     "Overload",
     "PeerError",
@@ -200,6 +219,8 @@ __all__ = [
     "StateCodec",
     "StateExpired",
     "StepFailed",
+    "StepObserver",
+    "StoreFull",
     "Subscription",
     "SubscriptionBus",
     "SyncClient",
@@ -209,6 +230,8 @@ __all__ = [
     "TaskOptions",
     "TaskStatus",
     "TaskStore",
+    "Tasks",
+    "Telling",
     "TokenVerifier",
     "TooManyRounds",
     "ToolError",
@@ -223,6 +246,7 @@ __all__ = [
     "UserMessage",
     "VerifierUnavailable",
     "VisitDeclined",
+    "Yield",
     "step",
 ]
 
@@ -232,6 +256,7 @@ _LATER = {
     "Client": "turnwise.client",
     "Command": "turnwise.transports.process",
     "HTTP": "turnwise.transports.http",
+    "Icon": "mcp_types",
     "InboxItem": "turnwise._inboxing",
     "InputRequiredResult": "mcp_types",
     "JWTVerifier": "turnwise._jwt",
@@ -257,3 +282,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

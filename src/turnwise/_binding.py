@@ -6,14 +6,15 @@ injected.
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from ._calling import hints_of, is_async, name_of
+from ._calling import hints_of, is_async, name_of, place_of
 from ._json import encode
 from .errors import InvalidArguments, InvalidSignature
 
@@ -68,7 +69,7 @@ class Binding:
 
     def _strictly(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return dict(vars(read_json(self.model, arguments)))
+            return dict(vars(read_json(self.model.__pydantic_validator__, arguments)))
         except ValidationError as error:
             raise InvalidArguments(describe(error) + self._unknown(arguments)) from None
 
@@ -81,13 +82,23 @@ class Binding:
         return f"; there is no argument {', '.join(names[:MOST_NAMED])}{more}"
 
 
-def read_json(model: type[BaseModel], data: Any) -> Any:
+def read_json(validator: Any, data: Any) -> Any:
     """Validate decoded JSON. What strict types refuse as Python, such as a date in text, they may take as JSON."""
-    validator = model.__pydantic_validator__
     try:
         return validator.validate_python(data)
     except ValidationError:
         return validator.validate_json(encode(data))
+
+
+@contextmanager
+def placed(fn: Callable[..., Any]) -> Iterator[None]:
+    """Have what is wrong with a function say where that is written; what says so already is left alone."""
+    try:
+        yield
+    except InvalidSignature as error:
+        if error.where is None and (where := place_of(fn)) is not None:
+            error.where, error.args = where, (f"{error} ({where})",)
+        raise
 
 
 def bind(fn: Callable[..., Any], context: type, *, is_resolver: bool = False) -> Binding:
@@ -95,6 +106,11 @@ def bind(fn: Callable[..., Any], context: type, *, is_resolver: bool = False) ->
 
     What a resolver takes is not given by the caller, and may be anything.
     """
+    with placed(fn):
+        return _bound(fn, context, is_resolver)
+
+
+def _bound(fn: Callable[..., Any], context: type, is_resolver: bool) -> Binding:
     name = name_of(fn)
     hints = _hints(fn, name)
     parameters = _parameters(fn, name)

@@ -42,3 +42,9 @@ class Budget:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be below 0, not {getattr(self, name)!r}")
         object.__setattr__(self, "small_bytes", min(self.warn_bytes, self.spill_bytes, self.max_bytes))
+
+
+def check_budget(budget: object) -> None:
+    """TypeError where it is neither a budget nor None."""
+    if budget is not None and not isinstance(budget, Budget):
+        raise TypeError(f"budget is a Budget(...), not {type(budget).__name__}")

@@ -90,3 +90,10 @@ class _Listener:
         change = next(iter(self._unread))
         del self._unread[change]
         return change
+
+
+def bus_of(subscriptions: SubscriptionBus | Literal[False] | None) -> SubscriptionBus | None:
+    """The bus that a server is given, one of its own, or none."""
+    if subscriptions is None:
+        return InMemoryBus()
+    return None if subscriptions is False else subscriptions

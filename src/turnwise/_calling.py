@@ -9,6 +9,7 @@ import threading
 import typing
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 THREADS = 40
@@ -32,6 +33,13 @@ def name_of(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__name__", type(fn).__name__))
 
 
+def place_of(fn: Callable[..., Any]) -> str | None:
+    """The file and the line where it is written; None where nobody knows."""
+    fn = inspect.unwrap(inner(fn))
+    code = getattr(fn, "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)  # noqa: B004
+    return None if code is None else f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
+
+
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """Its annotations, resolved; whatever is wrong with them comes as it is."""
     fn = inner(fn)
@@ -52,16 +60,17 @@ async def in_thread(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-class _Crew:
+class Crew:
     """Threads that take work as it comes. They are daemons: one that is stuck does not keep the process from ending."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._threads = 0
         self._idle = threading.Semaphore(0)
-        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
 
     def put(self, work: Callable[[], Any]) -> "Future[Any]":
+        """What comes of some work, which is begun in its turn."""
         future: Future[Any] = Future()
         self._work.put((future, work))
         if not self._idle.acquire(blocking=False) and self._threads < self._size:
@@ -69,16 +78,20 @@ class _Crew:
             threading.Thread(target=self._take, name=f"turnwise-call-{self._threads}", daemon=True).start()
         return future
 
+    def dismiss(self) -> None:
+        """Let one of the threads go, once what was put before is done."""
+        self._work.put(None)
+
     def _take(self) -> None:
-        while True:
-            future, work = self._work.get()
+        while (taken := self._work.get()) is not None:
+            future, work = taken
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(work())
                 except BaseException as error:
                     future.set_exception(error)
-            del future, work
+            del taken, future, work
             self._idle.release()
 
 
-_crew = _Crew(THREADS)
+_crew = Crew(THREADS)

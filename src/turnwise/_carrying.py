@@ -26,6 +26,7 @@ from .errors import (
     LedgerTooLarge,
     MCPError,
     MissingClientCapability,
+    StoreFull,
     ToolError,
 )
 
@@ -90,7 +91,10 @@ async def shrink(token: str, ledger: Ledger, terms: Terms, seal: Callable[[Ledge
     budget = terms.budget
     room = min(budget.spill_bytes, budget.max_bytes)
     if len(token) > room and terms.guard is not None:
-        token = seal(await _spilled(ledger, terms.guard, len(token) - room // 2))
+        try:
+            token = seal(await _spilled(ledger, terms.guard, len(token) - room // 2))
+        except StoreFull as error:
+            log.warning("a token of %d bytes cannot be made smaller: %s", len(token), error)
     if len(token) > budget.max_bytes:
         raise LedgerTooLarge(len(token), budget.max_bytes, _sizes(ledger)[:3])
     if len(token) > budget.warn_bytes:

@@ -20,7 +20,7 @@ from ._carrying import kept
 from ._json import decode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
-from ._noting import Observer, note_rejected, note_round, note_unused
+from ._noting import Observer, StepObserver, note_rejected, note_round, note_unused
 from ._resolving import Plan, Resolution
 from ._rounds import FORGOTTEN, play
 from ._schemas import Check
@@ -46,6 +46,7 @@ from .errors import (
     ToolError,
     URLElicitationRequired,
 )
+from .tasks.following import follow
 from .tasks.runtime import Tasks
 
 log = logging.getLogger("turnwise.flows")
@@ -144,6 +145,7 @@ class Catalogue:
         self.gauge: Gauge | None = None
         self.observers: tuple[Observer, ...] = ()
         self.is_watched = False
+        self._around_steps: tuple[Callable[..., Any], ...] = ()
         self.hints: dict[str, CacheHint] = {}
         self.tools: dict[str, Endpoint] = {}
         self.marked: dict[str, Mapping[bytes, tuple[str, ...]]] = {}
@@ -212,11 +214,13 @@ class Catalogue:
         """Have every round counted, or told of."""
         self.gauge, self.observers = gauge, observers
         self.is_watched = gauge is not None or bool(observers)
+        self._around_steps = tuple(one.watch_step for one in observers if isinstance(one, StepObserver))
 
     async def _watched(self, call: Call, run: Run, terms: Terms, context: Context[Any, Any] | None = None) -> Outcome:
         """One round that is counted, told of, or answered only once."""
         if context is None:
             context = Context(call, self._host, await self._noted(call, terms), terms)
+        context.around_steps = self._around_steps
         played = partial(self.play, call, run, terms, context)
         with ExitStack() as stack:
             if self.gauge is not None:
@@ -358,7 +362,7 @@ class Catalogue:
     def follow_tasks(self, call: Call, task_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
         """These tasks, which are the caller's, as they change."""
         assert self.tasks is not None
-        return self.tasks.follow(task_ids, self.principal(call), tasking.detailed)
+        return follow(self.tasks, task_ids, self.principal(call), tasking.detailed)
 
     def task_support(self, tool: str) -> str | None:
         """Whether a tool is called as a task, for versions in which the client has to know."""

@@ -1,6 +1,6 @@
 """What a client is told, made into a channel to its server and the manners of its calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, cast, get_args
 
 from ._caching import ResponseCache
@@ -18,6 +18,7 @@ from .transports.process import Command, Process
 if TYPE_CHECKING:
     import mcp_types as types
 
+Authorization = str | Callable[[], str | Awaitable[str]]
 Target = str | Servable | Sequence[str] | Command | Channel
 
 
@@ -47,7 +48,9 @@ class ClientOptions(TypedDict, total=False):
     deadline: float | None
     """Seconds for a whole call, with all its rounds and callbacks."""
     restart_expired: bool
-    """Begin a call anew, once, where the server no longer takes its state; true unless told."""
+    """Begin a call anew, once, where the server no longer takes its state; true unless told. An inbox does so only
+    where this is given as true.
+    """
     headers: Mapping[str, str] | None
     """More HTTP headers."""
     auth: Auth | None
@@ -58,24 +61,38 @@ class ClientOptions(TypedDict, total=False):
     """The version to speak; "auto" asks the server on entering and takes the newest that both have."""
     pending_store: PendingStore | None
     """Where `begin` and `resume` keep what waits."""
+    raw_questions: bool
+    """Whether calls that are put down may hold questions that are not what they claim to be, and can only be declined
+    or cancelled: for who shows them as they came. So with an inbox; otherwise such a question ends the call.
+    """
     inbox: str | None
     """The URL of an inbox: what no callback answers is asked there, and the call goes on from there."""
     inbox_token: str | None
     """The token that the inbox wants."""
-    inbox_authorization: str | None
-    """The Authorization header that the inbox is to show to the server, where the server wants one. None is given to
-    the inbox of its own accord.
+    inbox_authorization: Authorization | None
+    """The Authorization header that the inbox is to show to the server, where the server wants one; or a function,
+    plain or async, which is asked for it again whenever the server no longer takes the last one. None is given to the
+    inbox of its own accord.
+    """
+    review_samples: bool
+    """Whether what `sampling_callback` says is a draft, which people see and may change in the inbox before the server
+    gets it. Without a person nothing of it is sent.
     """
 
 
-class CallOptions(TypedDict, total=False):
+class ToolCallOptions(TypedDict, total=False):
+    """What a single call may be told by name alone."""
+
+    deadline: float | None
+    meta: Mapping[str, Any] | None
+    restart_expired: bool | None
+
+
+class CallOptions(ToolCallOptions, total=False):
     """What a single call may be told besides."""
 
     read_timeout_seconds: float | None
     progress_callback: Progress | None
-    deadline: float | None
-    meta: Mapping[str, Any] | None
-    restart_expired: bool | None
 
 
 def check_options(options: ClientOptions) -> None:
@@ -124,15 +141,17 @@ def connect(target: Target, options: ClientOptions) -> tuple[Channel, str | None
 
 
 def remembered(target: Target, server: str | None) -> str | None:
-    """By what a server is recognised when it is met again: its address, or how it is started."""
-    return repr(target) if isinstance(target, Command) else server
+    """By what a server is recognised when it is met again: its address, or how it is started. It is not for showing: a
+    command may have secrets in it.
+    """
+    return repr((target, target.env)) if isinstance(target, Command) else server
 
 
 def manners(options: ClientOptions, server: str | None) -> Manners:
     """How this client behaves."""
     given = {
         ELICIT: options.get("elicitation_callback"),
-        SAMPLE: options.get("sampling_callback"),
+        SAMPLE: None if options.get("review_samples") else options.get("sampling_callback"),
         ROOTS: options.get("list_roots_callback"),
     }
     callbacks = {method: callback for method, callback in given.items() if callback is not None}
@@ -144,6 +163,7 @@ def manners(options: ClientOptions, server: str | None) -> Manners:
             **(calling.PEOPLE if options.get("inbox") is not None else {}),
             **calling.declared({ELICIT, *callbacks}, more, tasks=options.get("tasks", True)),
         },
+        raw_questions=options.get("raw_questions", _has_inbox(options)),
         max_rounds=options.get("input_required_max_rounds", 10),
         answer_order=options.get("answer_order", "together"),
         request_seconds=options.get("read_timeout_seconds", 300.0),
@@ -154,15 +174,22 @@ def manners(options: ClientOptions, server: str | None) -> Manners:
     )
 
 
-def wishes(options: CallOptions) -> Wishes:
-    """What one call wants."""
+def _has_inbox(options: ClientOptions) -> bool:
+    store = options.get("pending_store")
+    return options.get("inbox") is not None or getattr(store, "shows_raw", False)
+
+
+def wishes(options: CallOptions, progress: Progress | None = None, seconds: float | None = None) -> Wishes:
+    """What one call wants; some of it may have come by its place."""
+    if not options:
+        return Wishes(None, progress, seconds)
     unknown = options.keys() - CallOptions.__annotations__.keys()
     if unknown:
         raise TypeError(f"a call has no option {', '.join(sorted(unknown))}")
     return Wishes(
         options.get("meta"),
-        options.get("progress_callback"),
-        options.get("read_timeout_seconds"),
+        options.get("progress_callback", progress),
+        options.get("read_timeout_seconds", seconds),
         options.get("deadline"),
         options.get("restart_expired"),
     )

@@ -20,9 +20,10 @@ from ._eager import Started
 from ._following import TaskInHand, follow
 from ._messages import Channel, Done, Notified, Outgoing
 from ._pending import Pending
-from .dialects.answering import Asking, check_question, checked_answer, page_facts
+from .dialects.answering import Asking, check_questions, checked_answer, page_facts
 from .dialects.calling import advised, next_cursor, page_params
 from .dialects.tasking_client import TaskStatus, status, takes
+from .dialects.unfit import kept, unfit_of, unhurried
 from .dialects.v2026_07_28_client import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Caller
 from .dialects.words import ELICIT, ROOTS, TARGETS
 from .errors import (
@@ -61,6 +62,8 @@ class Manners:
     capabilities: Mapping[str, Any]
     in_hand: Mapping[str, Any]
     """The capabilities of a call that is put down: a person may answer what no callback does."""
+    raw_questions: bool = False
+    """Whether a call that is put down may hold questions that can only be refused."""
     max_rounds: int = 10
     answer_order: AnswerOrder = "together"
     request_seconds: float | None = 300.0
@@ -172,7 +175,7 @@ class Conversation:
         answer = partial(self.answers, method=method, params=params)
         on_task = partial(self._followed, params=params, wishes=wishes)
         finished: tuple[dict[str, Any], int] = await self._in_time(
-            method, wishes, self._run(loop, partial(self.request, method, wishes=wishes), answer, on_task)
+            method, wishes, self._run(loop, partial(self.request, method, wishes=wishes), answer, on_task, method)
         )
         return finished
 
@@ -203,12 +206,12 @@ class Conversation:
     async def carry_on(self, pending: Pending, wishes: Wishes) -> Done[dict[str, Any]] | Pending | TaskInHand:
         """As far as a call gets without a person: its result, itself at the next questions, or the task it became."""
         manners, method = self.manners, pending.method
-        held = pending.held if pending.requests else None
-        loop = drive(pending.params, manners.max_rounds, held=held, restart=_restarts(manners, wishes))
+        loop = drive(pending.params, manners.max_rounds, held=pending.held, restart=_restarts(manners, wishes))
         wishes = wishes._replace(in_hand=True)
         send = partial(self.request, method, wishes=wishes, capabilities=manners.in_hand)
         answer, on_task = partial(self._partly, pending=pending), partial(self._handed_out, params=pending.params)
-        outcome, _ = await self._in_time(method, wishes, self._run(loop, send, answer, on_task))
+        work = self._run(loop, send, answer, on_task, f"{method} {pending.id}")
+        outcome, _ = await self._in_time(method, wishes, work)
         return outcome if isinstance(outcome, Pending | TaskInHand) else Done(outcome)
 
     def _in_time(self, method: str, wishes: Wishes, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
@@ -222,13 +225,14 @@ class Conversation:
         send: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]],
         answer: Callable[[Questions], Awaitable[dict[str, Any] | Pending]],
         on_task: Callable[[BecameTask], Awaitable[Any]],
+        named: str,
     ) -> tuple[Any, int]:
         """What comes of the loop, a result or a call that is put down, and after how many requests."""
         outcome: Any = None
         requests = 0
         while True:
             try:
-                step = _next_step(loop, outcome)
+                step = _next_step(loop, outcome, named, self.manners.server)
             except StopIteration as done:
                 return done.value, requests
             if isinstance(step, Attempt):
@@ -248,16 +252,18 @@ class Conversation:
 
     async def _partly(self, step: Questions, pending: Pending) -> dict[str, Any] | Pending:
         """The answers that are there and that callbacks give, or the call, put down where a person's are missing."""
-        for key, request in step.requests.items():
-            check_question(key, request)
-        callbacks = self.manners.callbacks
+        callbacks, is_raw = self.manners.callbacks, self.manners.raw_questions
+        unfit = await unhurried(unfit_of, step.requests, are_shown=is_raw)
         own = {
             key: request
             for key, request in step.requests.items()
-            if key in step.known or request["method"] in callbacks
+            if key in step.known or (request["method"] in callbacks and key not in unfit)
         }
         answers = await self.answers(step._replace(requests=own), pending.method, pending.params)
-        return answers if len(answers) == len(step.requests) else _pending.put_down(pending, step, answers)
+        if len(answers) == len(step.requests):
+            return answers
+        shown = await unhurried(kept, step.requests) if is_raw else step.requests
+        return _pending.put_down(pending, step._replace(requests=shown), answers)
 
     async def answers(self, step: Questions, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """An answer to every question of a round, each asked once; nobody is asked where one cannot be."""
@@ -265,7 +271,7 @@ class Conversation:
         asked = step.requests
         if step.known:
             asked = {key: request for key, request in asked.items() if key not in step.known}
-        typed = {key: check_question(key, request) for key, request in asked.items()}
+        typed = await unhurried(check_questions, asked)
         for key, request in asked.items():
             if request["method"] not in callbacks:
                 raise Unanswerable(key, request["method"])
@@ -359,11 +365,12 @@ def _restarts(manners: Manners, wishes: Wishes) -> bool:
     return manners.restart_expired if wishes.restart_expired is None else wishes.restart_expired
 
 
-def _next_step(loop: Drive, outcome: Any) -> Attempt | Questions | Pause:
+def _next_step(loop: Drive, outcome: Any, named: str, server: str | None) -> Attempt | Questions | Pause:
     if not isinstance(outcome, MCPError):
         return loop.send(outcome)
     step = loop.throw(outcome)
-    log.warning("the server no longer takes the state of a call, which is begun anew: steps of it may run again")
+    words = "%s at %s is begun anew, for the server no longer takes its state: steps of it may run again"
+    log.warning(words, named, server or "this server")
     return step
 
 

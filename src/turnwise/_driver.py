@@ -66,7 +66,7 @@ Drive = Generator[Attempt | Questions | Pause, Any, dict[str, Any]]
 
 
 def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = None, restart: bool = False) -> Drive:
-    """One call, through as many rounds as it takes.
+    """One call, through as many rounds as it takes. What is held without questions begins at the top.
 
     With `restart`, a token that the server no longer takes begins the call anew, once; what was answered before is
     used again where the same question comes again.
@@ -74,7 +74,7 @@ def drive(params: Mapping[str, Any], max_rounds: int, *, held: Held | None = Non
     attempt, pause = dict(params), FIRST_PAUSE
     given: list[Given] = list(held.given) if held else []
     reusable: list[Given] = list(held.reusable) if held else []
-    result, answered = (_asked(held), held.answers) if held else (None, {})
+    result, answered = (_asked(held), held.answers) if held and held.requests else (None, {})
     number = held.round if held else 0
     while True:
         if result is None:

@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ._driver import Questions
+from ._json import decode
 from .dialects import calling
 from .dialects import tasking_client as wire
-from .dialects.answering import check_question, checked_answer
 from .dialects.tasking_client import TaskStatus
+from .dialects.unfit import answer_in_hand, unfit_of, whole_answer
 from .errors import (
     CallerError,
     ConnectionLost,
@@ -68,7 +69,7 @@ class TaskInHand:
     def from_json(cls, text: str | bytes) -> "TaskInHand":
         """A task out of what `to_json` made; CallerError where it is something else."""
         try:
-            facts = json.loads(text)
+            facts = decode(text)
             task = cls(**facts)
         except (ValueError, TypeError) as error:
             raise CallerError(f"this is no task in hand: {error}") from None
@@ -115,10 +116,9 @@ class TaskCalls:
     async def update_task(self, task_id: str, answers: Mapping[str, Any]) -> None:
         """Answer questions of a task, all or some. They are checked against what is asked before they are sent."""
         seen = await self.get_task(task_id)
-        for key, request in seen.requests.items():
-            check_question(key, request)
+        unfit_of(seen.requests, are_shown=True)
         checked = {
-            key: checked_answer(key, seen.requests[key], answer)
+            key: answer_in_hand(key, seen.requests[key], whole_answer(key, seen.requests[key], answer))
             for key, answer in answers.items()
             if key in seen.requests
         }

@@ -10,8 +10,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from ._budgets import Budget
 from ._json import decode, encode
-from .errors import EffectUnknown, InvalidRequestState
+from .errors import EffectUnknown, InvalidRequestState, StoreFull
 
 log = logging.getLogger("turnwise.steps")
 
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 PURGE_EVERY = 1000
+BLOB_MARGIN = 60.0
+"""Seconds for which a large entry outlives the token that names it, because clocks differ."""
+BLOB_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class FlowStore(Protocol):
         ...
 
     async def put(self, key: str, blob: bytes, ttl: float) -> None:
-        """Keep a blob; the same key always has the same blob."""
+        """Keep a blob; the same key always has the same blob. StoreFull where there is no room for it."""
         ...
 
     async def get(self, key: str) -> bytes | None:
@@ -88,11 +92,17 @@ class Codec(Protocol):
 class Guard:
     """A store whose records only servers with our keys can read."""
 
-    def __init__(self, store: FlowStore, codec: Codec, ttl: float, patience: float) -> None:
+    def __init__(self, store: FlowStore, codec: Codec, state_ttl: float, budget: Budget) -> None:
         self._store = store
         self._codec = codec
-        self._ttl = ttl
-        self._patience = patience
+        self._state_ttl = state_ttl
+        self._ttl = budget.deadline + state_ttl  # No token of the flow is taken after that.
+        self._blob_ttl = max(state_ttl, budget.shed_ttl) + BLOB_MARGIN  # Each token puts anew what it names.
+        self._patience = budget.patience
+
+    def within(self, budget: Budget) -> "Guard":
+        """The same for flows that have another budget."""
+        return Guard(self._store, self._codec, self._state_ttl, budget)
 
     async def begin(self, key: str, what: str, *, again: bool = False) -> Any:
         """None where it is yours to do, else the record in a tuple of one. One who is at it is waited for; where that
@@ -125,7 +135,7 @@ class Guard:
 
     async def put(self, key: str, value: Any) -> None:
         """Keep a large value."""
-        await self._store.put(key, self._seal(key, value), self._ttl)
+        await self._store.put(key, self._seal(key, value), self._blob_ttl)
 
     async def get(self, key: str) -> Any:
         """A large value; InvalidRequestState where it is gone."""
@@ -165,10 +175,16 @@ def _ended(task: "asyncio.Future[Any]") -> None:
 
 
 class MemoryStore:
-    """A store of one process: for tests, for stdio, and for exactly one HTTP worker."""
+    """A store of one process: for tests, for stdio, and for exactly one HTTP worker.
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+    Large entries may take `blob_bytes` together, 64 MiB unless told; clients decide how many there are. One that finds
+    no room is not taken, and its token stays as large as it is. None is dropped before its time to make room for it:
+    any client could end the calls of all others so. Guards are neither counted nor dropped.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None, *, blob_bytes: int | None = None) -> None:
         self._clock = clock or _loop_time
+        self._room = BLOB_BYTES if blob_bytes is None else blob_bytes
         self._records: dict[str, tuple[float, bytes | None]] = {}
         self._blobs: dict[str, tuple[float, bytes]] = {}
         self._written = 0
@@ -193,8 +209,15 @@ class MemoryStore:
         return Running() if record is None else Known(record)
 
     async def put(self, key: str, blob: bytes, ttl: float) -> None:
-        """Keep a blob."""
+        """Keep a blob; StoreFull where there is no room for it."""
         await self._tidy()
+        _, old = self._blobs.get(key, (0.0, b""))
+        if len(blob) - len(old) > self._room:
+            await self.purge()
+            _, old = self._blobs.get(key, (0.0, b""))
+        if len(blob) - len(old) > self._room:
+            raise StoreFull("the large entries of this process's flows take all the room that there is for them")
+        self._room -= len(blob) - len(old)
         self._blobs[key] = (self._clock() + ttl, blob)
 
     async def get(self, key: str) -> bytes | None:
@@ -209,13 +232,14 @@ class MemoryStore:
 
     async def purge(self) -> int:
         """Forget what is over its time."""
-        now, count = self._clock(), 0
-        shelf: dict[str, Any]
-        for shelf in (self._records, self._blobs):
-            for key in [key for key, (until, _) in shelf.items() if until <= now]:
-                del shelf[key]
-                count += 1
-        return count
+        now = self._clock()
+        old_blobs = [key for key, (until, _) in self._blobs.items() if until <= now]
+        for key in old_blobs:
+            self._room += len(self._blobs.pop(key)[1])
+        old_records = [key for key, (until, _) in self._records.items() if until <= now]
+        for key in old_records:
+            del self._records[key]
+        return len(old_blobs) + len(old_records)
 
     async def aclose(self) -> None:
         """Nothing to let go of."""
@@ -223,3 +247,9 @@ class MemoryStore:
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def check_store(store: Any) -> None:
+    """TypeError unless it is what a server takes."""
+    if store is not None and not hasattr(store, "begin"):
+        raise TypeError(f"store is a FlowStore, such as SQLiteStore(path), not {type(store).__name__}")

@@ -5,17 +5,18 @@ import multiprocessing
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import orjson
 from typing_extensions import TypedDict
 
+from . import _moving
 from ._sealed import RequestStateSecurity
 from ._sessions import Sessions
 from .auth import AuthSettings, Gate, TokenVerifier, metadata_path, protected_resource_metadata
 from .transports import Answerer, Attendant
-from .transports.asgi import App
+from .transports.asgi import App, Pages
 from .transports.door import LOCAL, Callers
 from .transports.exchange import Living, Witness
 from .transports.turnstile import RequestLimits, Turnstile
@@ -49,12 +50,27 @@ class Parts(NamedTuple):
     start: Callable[[], Awaitable[None]]
     stop: Callable[[], Awaitable[None]]
     trouble: Callable[[], str | None]
+    pages: Pages
+
+
+def check_options(what: str, options: Mapping[str, Any], *more: str) -> None:
+    """TypeError for an option that there is not; `more` are taken beside those of an application."""
+    known = [*HttpOptions.__annotations__, *more]
+    if unknown := [name for name in options if name not in known]:
+        raise TypeError(_moving.unknown(what, unknown[0], _moving.HTTP, known))
+
+
+def checked_level(level: str | None) -> str | None:
+    """A level of the log, by its name in capitals; ValueError where it is none."""
+    name = level.upper() if isinstance(level, str) else level
+    if name is not None and name not in logging.getLevelNamesMapping():
+        raise ValueError(f"log_level is DEBUG, INFO, WARNING, ERROR or CRITICAL, not {level!r}")
+    return name
 
 
 def application(parts: Parts, verifier: TokenVerifier | None, auth: AuthSettings | None, options: HttpOptions) -> App:
     """The application; TypeError for an option that there is not."""
-    if unknown := [name for name in options if name not in HttpOptions.__annotations__]:
-        raise TypeError(f"no option {unknown[0]!r}: there are {', '.join(HttpOptions.__annotations__)}")
+    check_options("asgi", options)
     host, limits = options.get("host", "127.0.0.1"), options.get("limits")
     if limits is not None and not isinstance(limits, RequestLimits):
         raise TypeError(f"limits is a RequestLimits(...), not {type(limits).__name__}")
@@ -74,6 +90,7 @@ def application(parts: Parts, verifier: TokenVerifier | None, auth: AuthSettings
         documents=_documents(auth),
         probes={HEALTH: _healthy, READINESS: parts.trouble} if options.get("probes") else {},
         attendant=parts.attendant,
+        pages=parts.pages,
     )
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from turnwise.auth import RETRY_AFTER, AccessToken, VerifierUnavailable, checked_url, strings
+from turnwise.auth import RETRY_AFTER, AccessToken, checked_url, strings
+from turnwise.errors import VerifierUnavailable
 
 try:
     import jwt

@@ -5,6 +5,7 @@ and a resource is subscribed to by itself.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 from ._bus import Change
 from ._conversation import Conversation, Wishes
 from ._live import LiveConversation
+from ._standing import LAST_WORDS
 from .dialects.calling import granted, is_granted, subscribed
 from .dialects.words import CHANGES
 from .errors import ConnectionLost, DeadlineExceeded, InvalidReply, PeerError, UnexpectedStatus
 
 MOST_UNREAD = 1024
+log = logging.getLogger("turnwise.client")
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _KINDS: dict[Any, Any] = {method: kind for kind, method in CHANGES.items()}
 
@@ -59,7 +62,9 @@ class Subscription:
     def _take(self, message: Any) -> None:
         method, params = message.get("method"), message.get("params")
         params = params if isinstance(params, dict) else {}
-        if method == _ACKNOWLEDGED:
+        if method == "notifications/cancelled":
+            log.info("the server ended a subscription: %.200r", params.get("reason"))
+        elif method == _ACKNOWLEDGED:
             given = params.get("notifications")
             self.honored = given if isinstance(given, dict) else {}
             self.is_acknowledged = True
@@ -121,6 +126,9 @@ async def listen_live(
     end = subscription._end = asyncio.get_running_loop().create_future()
     uris: list[str] = []
 
+    def over(stream: "asyncio.Task[None]") -> None:
+        _ended(subscription, None if stream.cancelled() else stream.exception())
+
     def told(message: Any) -> None:
         if is_granted(subscription.honored, message):
             try:
@@ -131,13 +139,15 @@ async def listen_live(
     conversation.listeners.add(told)
     try:
         stream = await _stream(conversation)
-        stream.add_done_callback(lambda task: _ended(subscription, None if task.cancelled() else task.exception()))
+        stream.add_done_callback(over)
         for uri in subscribed(subscription.honored):
             await _subscribe(conversation, uri)
             uris.append(uri)
         yield subscription
     finally:
         conversation.listeners.discard(told)
+        if conversation.watching is not None:
+            conversation.watching.remove_done_callback(over)
         end.cancel()
         if not end.cancelled():
             end.exception()
@@ -170,15 +180,20 @@ async def _subscribe(conversation: LiveConversation, uri: str) -> None:
 
 
 async def _left(conversation: LiveConversation, uris: Sequence[str]) -> None:
-    """End what one subscription was the last to want."""
-    for uri in uris:
-        conversation.subscribed[uri] -= 1
-        if not conversation.subscribed[uri]:
-            del conversation.subscribed[uri]
-            with suppress(PeerError):
-                await conversation.request("resources/unsubscribe", {"uri": uri}, Wishes())
-    if not conversation.listeners and not conversation.attends:
-        await conversation.leave()
+    """End what one subscription was the last to want; a server that does not listen is not waited for long."""
+    conversation.subscribed.subtract(uris)
+    over = [uri for uri in uris if not conversation.subscribed[uri]]
+    for uri in over:
+        del conversation.subscribed[uri]
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS):
+                for uri in over:
+                    with suppress(PeerError):
+                        await conversation.request("resources/unsubscribe", {"uri": uri}, Wishes())
+    finally:
+        if not conversation.listeners and not conversation.attends:
+            await conversation.leave()
 
 
 def _ended(subscription: Subscription, error: BaseException | None) -> None:

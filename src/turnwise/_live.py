@@ -113,8 +113,10 @@ class LiveConversation(Conversation):
 
     async def aclose(self) -> None:
         """Leave the session."""
-        await self.leave()
-        await self.session.aclose()
+        try:
+            await self.leave()
+        finally:
+            await self.session.aclose()
 
     async def greet(self) -> None:
         """Tell a new session what the one before knew."""
@@ -207,6 +209,7 @@ class Live:
         number = params.get("requestId") if isinstance(params, dict) else None
         task = self._questions.get(number) if isinstance(number, str | int) else None
         if task is not None:
+            log.info("the server withdrew question %r: %.200r", number, params.get("reason"))
             task.cancel()
 
     async def _answer(self, number: str | int, message: Mapping[str, Any], count: int) -> None:

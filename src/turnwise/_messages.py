@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NotRequired, Protocol, Required
 
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar
 
 if TYPE_CHECKING:
     from mcp_types import IncludeContext, ModelPreferences, SamplingMessage, Tool, ToolChoice
@@ -53,7 +53,7 @@ class Line:
         self.session: Any = None
 
 
-@dataclass(slots=True)  # Like `Call` and `Question` a value, never changed; frozen, it would take longer to make.
+@dataclass(slots=True)  # Like `Call` and `Question` a value, but for its pace; frozen, it would take longer to make.
 class Post:
     """One message as it reached a transport. `headers` is None where the transport has none; `task` is the one that
     serves it, where the transport knows; `line` is the connection that it came over, where that lasts.
@@ -67,6 +67,8 @@ class Post:
     tracker: Tracker | None = None
     task: "asyncio.Task[Any] | None" = None
     line: Line | None = None
+    pace: Any = None
+    """How often this request was told how far it has come, on wires where one request has several rounds too."""
 
 
 class Reply(NamedTuple):
@@ -245,10 +247,12 @@ class Lasting(Channel, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elicit(Generic[T]):
-    """Ask the user to fill in a form; `schema` is a pydantic model, or a plain type for a single value."""
+    """Ask the user to fill in a form; `schema` is a pydantic model or a dataclass, and for a single value a plain type,
+    or a list of texts to choose from.
+    """
 
     message: str
-    schema: type[T]
+    schema: type[T] | list[T]
     key: str | None = None
 
 
@@ -275,6 +279,25 @@ class Sampling:
     model_preferences: "ModelPreferences | None" = None
     tools: "list[Tool] | None" = None
     tool_choice: "ToolChoice | None" = None
+
+
+class SampleOptions(TypedDict, total=False):
+    """The same for `ctx.sample`, without tools."""
+
+    max_tokens: int
+    system_prompt: str | None
+    include_context: "IncludeContext | None"
+    temperature: float | None
+    stop_sequences: list[str] | None
+    metadata: dict[str, Any] | None
+    model_preferences: "ModelPreferences | None"
+
+
+class SampleWithTools(SampleOptions):
+    """The same with tools, which the model may use in its reply."""
+
+    tools: "Required[list[Tool]]"
+    tool_choice: "NotRequired[ToolChoice | None]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,9 @@ class Negotiation(NamedTuple):
             except PeerError as error:
                 if isinstance(error, ConnectionLost | DeadlineExceeded) and not isinstance(self.plain.channel, Process):
                     raise
-                log.info("%s is no longer what it was: %s", self.name, error)
-                del _OLDER[self.name]
+                shown = self.plain.channel.program if isinstance(self.plain.channel, Process) else self.name
+                log.info("%s is no longer what it was: %s", shown, error)
+                _OLDER.pop(self.name, None)  # Several clients may notice at once.
         return await self._found()
 
     async def _found(self) -> Opened:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ._messages import Call, Outcome
 from .context import Context
@@ -13,10 +13,23 @@ log = logging.getLogger("turnwise.flows")
 
 
 class Observer(Protocol):
-    """Who is told of rounds. One that has a method `rejected` is told of tokens that were refused, too."""
+    """Who is told of rounds. One that has a method `rejected` is told of tokens that were refused, too; one that has
+    `watch_step`, of steps that are taken.
+    """
 
     def watch(self, context: Context[Any, Any]) -> AbstractContextManager[Callable[[Outcome], None]]:
         """Around one round; what it gives is called with the outcome."""
+        ...
+
+
+@runtime_checkable
+class StepObserver(Protocol):
+    """Who is told of steps as well."""
+
+    def watch_step(self, context: Context[Any, Any], key: str) -> AbstractContextManager[Callable[[str], None]]:
+        """Around a step that is taken now, in the task that takes it. What it gives is called with the kind of the
+        failure where it failed. It must not raise: the step may have been done.
+        """
         ...
 
 

@@ -4,16 +4,20 @@ A `Pending` holds the original request, what is asked now, the answers so far, a
 never changed: every step makes a new one.
 """
 
+import asyncio
 import json
+import logging
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ._driver import Given, Held, Questions
 from ._json import decode, encode
-from .dialects.answering import check_question, checked_answer, typed_question
+from .dialects.answering import check_question, check_round, typed_question
+from .dialects.unfit import answer_in_hand, flaw_of, whole_answer
 from .dialects.words import TARGETS
 from .errors import CallerError, InvalidAnswer, PeerError
 
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
     from mcp_types import InputRequest
 
 FORMAT = 1
+
+log = logging.getLogger("turnwise.client")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +65,9 @@ class Pending:
 
     @property
     def questions(self) -> "dict[str, InputRequest]":
-        """What is asked, by key, as official request types; those that are answered already too."""
+        """What is asked, by key, as official request types; those that are answered already too. MalformedQuestion
+        where one can only be refused.
+        """
         return {key: typed_question(key, request) for key, request in self.requests.items()}
 
     @property
@@ -66,12 +76,16 @@ class Pending:
         return tuple(key for key in self.requests if key not in self.answers)
 
     def answered(self, answers: Mapping[str, Any]) -> "Pending":
-        """The same call with these answers added; InvalidAnswer, and nothing changed, where one does not fit."""
+        """The same call with these answers added; InvalidAnswer, and nothing changed, where one does not fit.
+
+        To a form, a dict of its fields is an answer that accepts it, and so is the value of its only field.
+        """
         checked = {}
         for key, answer in answers.items():
             if key not in self.requests:
                 raise InvalidAnswer(key, f"this is not asked; what is asked: {', '.join(self.requests)}")
-            checked[key] = checked_answer(key, self.requests[key], answer)
+            whole = whole_answer(key, self.requests[key], answer)
+            checked[key] = answer_in_hand(key, self.requests[key], whole)
         return replace(self, answers={**self.answers, **checked})
 
     @property
@@ -85,33 +99,32 @@ class Pending:
         return json.dumps({"turnwise": FORMAT, **members}, ensure_ascii=False, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Pending":
-        """The call that `to_json` wrote; CallerError where this is none."""
+    def from_json(cls, text: str | bytes, *, raw_questions: bool = False) -> "Pending":
+        """The call that `to_json` wrote; CallerError where this is none. With `raw_questions`, it may hold questions
+        that can only be refused, as calls of a client with that option do.
+        """
         try:
-            data = decode(text)
-            if data.pop("turnwise") != FORMAT:
-                raise CallerError("this call was put down by another version of Turnwise")
-            for name in ("given", "reusable"):
-                data[name] = tuple(Given(**dict(zip(Given._fields, item, strict=True))) for item in data[name])
-            pending = cls(**data)
-            pending._check()
+            pending = restored(text)
+            pending._check(flaw_of if raw_questions else check_question)
         except (ValueError, TypeError, KeyError, AttributeError, PeerError) as error:
-            raise CallerError(f"not a call that was put down: {error!r}") from None
+            said = str(error) if isinstance(error, PeerError | ValueError) else repr(error)
+            raise CallerError(f"not a call that was put down: {said}") from None
         return pending
 
-    def _check(self) -> None:
+    def _check(self, look: Callable[[str, Any], Any]) -> None:
         for name, kinds in _KINDS.items():
             value = getattr(self, name)
             if type(value) not in kinds or (type(value) in (int, float) and value < 0):
                 raise TypeError(f"{name} is {value!r}")
         if not isinstance(self.params[TARGETS[self.method]], str) or not isinstance(self.arguments, Mapping):
             raise TypeError("the call has no target")
+        check_round(self.requests)
         for key, request in self.requests.items():
-            check_question(key, request)
+            look(key, request)
         if not all(key in self.requests and isinstance(answer, dict) for key, answer in self.answers.items()):
             raise TypeError("an answer has no question")
         for old in (*self.given, *self.reusable):
-            check_question(old.key, old.request)
+            look(old.key, old.request)
             if not isinstance(old.key, str) or not isinstance(old.answer, dict):
                 raise TypeError("an earlier question has no answer")
 
@@ -131,6 +144,30 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "revision": (int,),
 }
 _MEMBERS = tuple(name for name in Pending.__slots__)
+_NEEDED = tuple(one.name for one in fields(Pending) if one.default is MISSING and one.default_factory is MISSING)
+
+
+def restored(text: str | bytes) -> Pending:
+    """The call that `to_json` wrote, which a store of ours has kept sealed: it is not checked again."""
+    data = _members(decode(text))
+    for name in ("given", "reusable"):
+        data[name] = tuple(Given(**dict(zip(Given._fields, item, strict=True))) for item in data.get(name, ()))
+    return Pending(**data)
+
+
+def _members(data: Any) -> dict[str, Any]:
+    """The members of a call that was put down; CallerError where this is something else."""
+    if not isinstance(data, dict) or "turnwise" not in data:
+        wanted = 'give the whole object that Pending.to_json wrote, which says {"turnwise": 1, ...} of itself'
+        raise CallerError(f"not a call that was put down: {wanted}")
+    if data["turnwise"] != FORMAT:
+        raise CallerError("this call was put down by another version of Turnwise")
+    members = {name: value for name, value in data.items() if name != "turnwise"}
+    if missing := [name for name in _NEEDED if name not in members]:
+        raise CallerError(f"not a call that was put down: it has no {', '.join(missing)}")
+    if strange := [name for name in members if name not in _MEMBERS]:
+        raise CallerError(f"not a call that was put down: it has {', '.join(strange)[:200]}, which no call has")
+    return members
 
 
 class PendingStore(Protocol):
@@ -169,6 +206,29 @@ class PendingStore(Protocol):
     async def expire(self, older_than: float) -> int:
         """Drop what was asked more than so many seconds ago; how many those were."""
         ...
+
+
+async def noted(work: Awaitable[object], pending_id: str, otherwise: str) -> None:
+    """Have a store take down what became of a call. That is so whether it can or not: a failure is logged."""
+    try:
+        await work
+    except Exception as error:
+        unknown = None if isinstance(error, CallerError) else error
+        log.error("call %s: %s, because its store failed: %s", pending_id, otherwise, error, exc_info=unknown)
+
+
+async def claimed(claim: Coroutine[Any, Any, T], give_back: Callable[[Any], Awaitable[None]]) -> T:
+    """What was claimed, if anything was. Who is cancelled meanwhile gives it back: nobody else could take it until the
+    claim runs out.
+    """
+    claiming = asyncio.ensure_future(claim)
+    try:
+        return await asyncio.shield(claiming)
+    except asyncio.CancelledError:
+        with suppress(CallerError):
+            if (found := await claiming) is not None:
+                await give_back(found)
+        raise
 
 
 def begun(method: str, params: Mapping[str, Any], server: str | None) -> Pending:

@@ -5,6 +5,7 @@ question one wins and the other is told. A call that is being carried on is clai
 another one may take it when the claim runs out.
 """
 
+import logging
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -14,7 +15,9 @@ from typing import Any
 
 from ._pending import Pending
 from ._sqlite import Database
-from .errors import AlreadyAnswered, BeingCarriedOn, UnknownPending
+from .errors import AlreadyAnswered, BeingCarriedOn, CallerError, UnknownPending
+
+log = logging.getLogger("turnwise.client")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS pending (
@@ -48,11 +51,17 @@ class SQLitePendingStore:
         return await self._database.run(keep)
 
     async def list(self) -> "list[Pending]":
-        """All calls that wait, those first that were asked first."""
-        rows: list[tuple[str]] = await self._database.run(
-            lambda database: database.execute("SELECT body FROM pending ORDER BY asked, id").fetchall()
+        """All calls that wait, those first that were asked first. One that cannot be read hides none of the others."""
+        rows: list[tuple[str, str]] = await self._database.run(
+            lambda database: database.execute("SELECT id, body FROM pending ORDER BY asked, id").fetchall()
         )
-        return [Pending.from_json(body) for (body,) in rows]
+        found = []
+        for pending_id, body in rows:
+            try:
+                found.append(Pending.from_json(body, raw_questions=True))
+            except CallerError as error:
+                log.error("call %s cannot be read, and is passed over: %s", pending_id, error)
+        return found
 
     async def get(self, pending_id: str) -> Pending:
         """One call."""
@@ -112,7 +121,7 @@ def _read(database: sqlite3.Connection, pending_id: str) -> tuple[Pending, float
     row = database.execute(statement, (pending_id,)).fetchone()
     if row is None:
         raise UnknownPending(pending_id)
-    return Pending.from_json(row[0]), row[1]
+    return Pending.from_json(row[0], raw_questions=True), row[1]
 
 
 def _write(database: sqlite3.Connection, pending: Pending, claimed_until: float = 0) -> Pending:

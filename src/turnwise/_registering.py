@@ -5,17 +5,19 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from typing_extensions import TypedDict
 
-from ._binding import bind
-from ._calling import inner
+from . import _moving
+from ._binding import bind, placed
+from ._budgets import Budget, check_budget
+from ._calling import inner, name_of
 from ._catalogue import Endpoint
 from ._messages import CacheHint
 from ._resolving import plan
-from ._schemas import check_for
+from ._schemas import Check, check_for
 from ._templates import compile_template, is_template
 from ._terms import Terms
 from .context import Context
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from mcp_types import Annotations, Icon, ToolAnnotations
 
 log = logging.getLogger("turnwise.server")
+
+Register = TypeVar("Register", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _OURS = {"AcceptedElicitation", "DeclinedElicitation", "CancelledElicitation", "ToolError"}
@@ -46,6 +50,7 @@ class ToolOptions(PromptOptions, total=False):
     `input_schema` is published in place of the signature's, and arguments must fit both; `version` is recorded in the
     flow. `effects`: no step runs before the client holds a token. `single_use`: a token gets one reply, and only one.
     `task`: whether a call outlives its request: "always", where the client takes it ("optional"), or "never".
+    `budget`: the limits of its flows, in place of the server's.
     """
 
     annotations: "ToolAnnotations | None"
@@ -56,6 +61,7 @@ class ToolOptions(PromptOptions, total=False):
     effects: bool
     single_use: bool
     task: 'Literal["always", "optional", "never"] | None'
+    budget: Budget | None
 
 
 class ResourceOptions(PromptOptions, total=False):
@@ -74,9 +80,10 @@ def refuse_bare(decorator: str, argument: Any) -> None:
         raise TypeError(f"write @server.{decorator}(...), with parentheses")
 
 
-def _refuse_unknown(what: str, options: Mapping[str, Any], known: type) -> None:
+def _refuse_unknown(what: str, fn: Callable[..., Any], options: Mapping[str, Any], known: type) -> None:
     if unknown := sorted(options.keys() - known.__annotations__.keys()):
-        raise TypeError(f"a {what} has no option {', '.join(unknown)}")
+        told = _moving.unknown(f"a {what}", unknown[0], _moving.FUNCTION, known.__annotations__)
+        raise InvalidSignature(f"{name_of(fn)}: {told}")
 
 
 def _warn_of_leftovers(name: str, fn: Callable[..., Any]) -> None:
@@ -90,9 +97,21 @@ def _warn_of_leftovers(name: str, fn: Callable[..., Any]) -> None:
             log.warning("%s uses %s of %s, which is another class: from turnwise import %s", name, one, module, one)
 
 
+def _told_where(register: Register) -> Register:
+    """Have what is wrong with a function say where that is written."""
+
+    @wraps(register)
+    def registered(fn: Callable[..., Any], *rest: Any) -> Any:
+        with placed(fn):
+            return register(fn, *rest)
+
+    return registered  # type: ignore[return-value]
+
+
+@_told_where
 def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: Terms) -> Endpoint:
     """A tool."""
-    _refuse_unknown("tool", options, ToolOptions)
+    _refuse_unknown("tool", fn, options, ToolOptions)
     binding = bind(fn, Context)
     name = name or binding.name
     _warn_of_leftovers(name, fn)
@@ -102,6 +121,7 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: 
         raise InvalidSignature(f"{name}: version is a text, not {options['version']!r}")
     output = content.Output(name, binding.returns, options.get("structured_output"))
     own = options.get("input_schema")
+    check = None if own is None else _own_check(name, own)
     schema = own or binding.schema
     definition = listing.definition(
         name=name,
@@ -120,8 +140,14 @@ def tool(fn: Callable[..., Any], name: str | None, options: ToolOptions, terms: 
         lambda call, value: output.result(value),
         listing.mirrored_parameters(name, schema),
         terms=_own_terms(name, options, terms),
-        check=None if own is None else check_for(own),
+        check=check,
     )
+
+
+def _own_check(name: str, schema: Any) -> Check:
+    if not isinstance(schema, Mapping) or schema.get("type") != "object":
+        raise InvalidSignature(f'{name}: arguments are an object, so input_schema is a mapping with "type": "object"')
+    return check_for(schema)
 
 
 def _own_terms(name: str, options: ToolOptions, terms: Terms) -> Terms:
@@ -131,12 +157,18 @@ def _own_terms(name: str, options: ToolOptions, terms: Terms) -> Terms:
     effects = options.get("effects", False) or single_use
     if (task := options.get("task")) not in (None, "always", "optional", "never"):
         raise InvalidSignature(f"{name}: task is 'always', 'optional' or 'never', not {task!r}")
-    return replace(terms, version=options.get("version"), effects=effects, single_use=single_use, task=task)
+    check_budget(options.get("budget"))
+    budget = options.get("budget") or terms.budget
+    guard = terms.guard and terms.guard.within(budget)
+    version = options.get("version")
+    own: Any = {"version": version, "effects": effects, "single_use": single_use, "task": task}
+    return replace(terms, budget=budget, guard=guard, **own)
 
 
+@_told_where
 def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions, terms: Terms) -> Endpoint:
     """A prompt."""
-    _refuse_unknown("prompt", options, PromptOptions)
+    _refuse_unknown("prompt", fn, options, PromptOptions)
     binding = bind(fn, Context)
     description = _description(fn, options)
     definition = listing.definition(
@@ -150,9 +182,10 @@ def prompt(fn: Callable[..., Any], name: str | None, options: PromptOptions, ter
     return Endpoint(definition, binding, plan(binding, Context), lambda call, value: render(value), terms=terms)
 
 
+@_told_where
 def resource(fn: Callable[..., Any], uri: str, options: ResourceOptions, terms: Terms) -> Endpoint:
     """A resource, or a template of resources."""
-    _refuse_unknown("resource", options, ResourceOptions)
+    _refuse_unknown("resource", fn, options, ResourceOptions)
     binding = bind(fn, Context)
     mime_type = options.get("mime_type")
     place = {"uri_template": uri} if is_template(uri) else {"uri": uri}

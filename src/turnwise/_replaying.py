@@ -54,6 +54,7 @@ class ReplayReport:
 
     def raise_for_findings(self) -> None:
         """AssertionError with everything that was found, where something was."""
+        __tracebackhide__ = True
         if self.findings:
             raise AssertionError("\n".join(str(finding) for finding in self.findings))
 

@@ -75,14 +75,12 @@ class Leg:
 
     __slots__ = (
         "__weakref__", "_claims", "_closed", "_kept", "_ledger", "_looked", "_main", "_over", "_owed", "_pending",
-        "_refused", "_strays", "_working", "_yielding", "becoming", "call", "desk", "given_up", "service", "terms",
-        "trace", "wake_at",
+        "_refused", "_strays", "_working", "_yielding", "around_steps", "becoming", "call", "desk", "given_up",
+        "service", "terms", "trace", "wake_at",
     )  # fmt: skip
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
-        self.call = call
-        self.service = service
-        self.terms = terms
+        self.call, self.service, self.terms = call, service, terms
         self.trace = None if ledger is None else ledger.trace
         self._ledger = ledger
         self._pending: dict[str, Question] = {}
@@ -96,6 +94,7 @@ class Leg:
         self.desk: Any = None  # A task's way to its store; a call has none.
         self.wake_at: float | None = None  # When the next leg is due, where the function sleeps.
         self.given_up: frozenset[str] = frozenset()  # The names of steps that their author gave up.
+        self.around_steps: tuple[Any, ...] = ()  # What observers have around steps.
 
     @property
     def suspending(self) -> bool:

@@ -148,7 +148,7 @@ class KeyRing:
         key = self._keys.get(raw[:4])
         if key is None:
             raise InvalidRequestState(
-                "sealed under a key this process does not have: share keys= between instances", "key"
+                "sealed under a key this process does not have: share keys= or --keys-file between instances", "key"
             )
         try:
             return key.decrypt(raw)
@@ -245,6 +245,11 @@ class RequestStateSecurity:
         security.is_inherited = True
         return security
 
+    @property
+    def key_ids(self) -> list[str]:
+        """By what the keys are known in tokens, the one that mints first; no secret. A codec of your own has none."""
+        return self.codec.ids if isinstance(self.codec, KeyRing) else []
+
     def use_keys(self, keys: Sequence[bytes | bytearray | str]) -> None:
         """Go on with other keys, as a rotation does: `keys[0]` mints from now on, every key verifies."""
         if not isinstance(self.codec, KeyRing):
@@ -305,3 +310,9 @@ class RequestStateSecurity:
 def digest(data: bytes) -> str:
     """128 bits of BLAKE2b, as text."""
     return blake2b(data, digest_size=16).hexdigest()
+
+
+def check_security(security: Any) -> None:
+    """TypeError unless it is what a server takes."""
+    if security is not None and not isinstance(security, RequestStateSecurity):
+        raise TypeError("request_state_security is a RequestStateSecurity(keys=[...])")

@@ -258,12 +258,16 @@ class Session:
         """The server is about to leave: nobody is waited for any more, and what works may finish."""
         if self.listening is not None:
             self.listening.cancel()
-        for future in self.waits.values():
-            if not future.done():
-                future.set_exception(MCPError(LEAVING, "The server is shutting down; call again"))
+        self._give_up("The server is shutting down; call again")
         for stream in self.streams.values():
             if not any(call.stream is stream for call in self.calls.values()):
                 stream.end()
+
+    def _give_up(self, why: str) -> None:
+        """Wait for no answer any more. Who asked may be a task of the client's own, which nobody has cancelled."""
+        for future in self.waits.values():
+            if not future.done():
+                future.set_exception(MCPError(LEAVING, why))
 
     def close(self) -> None:
         """Give everything up."""
@@ -271,8 +275,7 @@ class Session:
             call.cancel()
         if self.listening is not None:
             self.listening.cancel()
-        for future in self.waits.values():
-            future.cancel()
+        self._give_up("The session has ended")
         for stream in self.streams.values():
             stream.end()
 

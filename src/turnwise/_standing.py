@@ -47,7 +47,8 @@ class Session:
         self._channel = channel
         self._introduction = introduction
         self._headers: dict[str, str] = {}
-        self._number = 0
+        self._number: int | None = None
+        """The connection on which hands were shaken; None while they are, and where that failed."""
         self._beginning = asyncio.Lock()
         self._errands: set[asyncio.Task[None]] = set()
 
@@ -57,7 +58,7 @@ class Session:
         self.caller = caller_of(version, self.caller)
 
     async def _shake_hands(self, wanted: str) -> str:
-        self._number = await self._channel.ready()
+        self._number, number = None, await self._channel.ready()
         try:
             result, headers = await self._initialize(wanted)
         except MCPError as error:
@@ -70,6 +71,7 @@ class Session:
         self.discovered = handshake.discovered(result, version)
         await self.tell(handshake.notification("notifications/initialized"))
         await self._set_level(result["capabilities"])
+        self._number = number
         return version
 
     async def _initialize(self, version: str) -> tuple[dict[str, Any], Mapping[str, str] | None]:
@@ -140,7 +142,7 @@ class Session:
     async def _begin_anew(self, headers: Mapping[str, str]) -> None:
         """A new session, unless somebody else has begun it meanwhile."""
         async with self._beginning:
-            if self._headers is not headers:
+            if self._headers is not headers and self._number == await self._channel.ready():
                 return
             log.info("the server has lost the session: a new one is begun")
             version = await self._shake_hands(self.caller.version)

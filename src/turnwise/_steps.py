@@ -9,6 +9,7 @@ bring it back.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from contextvars import ContextVar
 from functools import lru_cache, partial, update_wrapper
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, get_args, get_origin, overload
@@ -214,6 +215,17 @@ async def _run(leg: Leg, step: Step, mark: str) -> Entry:
     around = inside(leg)
     is_guarded = step.manner.once or (around is not None and around.is_guarded)
     in_step.set(Inside(leg, step.key, is_guarded))  # In a task of its own, so it ends with the step.
+    with ExitStack() as stack:
+        told = [stack.enter_context(watch_step(leg, step.key)) for watch_step in leg.around_steps]
+        entry = await _tried(step, mark)
+        if entry.kind == FAILURE:
+            kind, _ = entry.value
+            for failed in told:
+                failed("AuthorError" if kind == _UNKEPT else kind)
+        return entry
+
+
+async def _tried(step: Step, mark: str) -> Entry:
     try:
         work = step.fn if is_async(step.fn) else partial(in_thread, step.fn)
         result = await work(*step.args, **step.kwargs)

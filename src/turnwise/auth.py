@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import SplitResult, quote, urlsplit
 
+from .errors import VerifierUnavailable
+
 logger = logging.getLogger("turnwise.auth")
 
 MAX_TOKEN = 16 * 1024
@@ -66,14 +68,6 @@ class TokenVerifier(Protocol):
     async def verify_token(self, token: str) -> AccessToken | None:
         """The token with what is known of it, or None if it is not valid."""
         ...
-
-
-class VerifierUnavailable(Exception):
-    """Whoever could tell if a token is valid does not answer; the client should come back later."""
-
-    def __init__(self, message: str, *, retry_after: int = RETRY_AFTER) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,3 +313,9 @@ def _scopes(name: str, values: Sequence[str]) -> tuple[str, ...]:
 
 def _without(token: str, text: str) -> str:
     return text.replace(token, "[token]").replace(quote(token, safe=""), "[token]")
+
+
+def check_auth(verifier: TokenVerifier | None, settings: AuthSettings | None) -> None:
+    """ValueError where one of them is given without the other."""
+    if (verifier is None) != (settings is None):
+        raise ValueError("token_verifier= and auth= go together")

@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from . import _connecting, _inboxing, _pending
 from ._bus import Change
 from ._caching import Keys, ResponseCache
-from ._connecting import CallOptions, ClientOptions, Target
+from ._connecting import CallOptions, ClientOptions, Target, ToolCallOptions
 from ._conversation import Conversation, Progress, Wishes, pages
 from ._following import TaskCalls, TaskInHand
 from ._inboxing import InboxCalls
@@ -90,6 +90,8 @@ class Client(TaskCalls, InboxCalls):
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if not self._is_open:  # A server in this process would count who leaves twice as two.
+            return
         self._is_open = False
         conversation, self._conversation = self._conversation, self._negotiation.plain
         await conversation.aclose()
@@ -157,12 +159,10 @@ class Client(TaskCalls, InboxCalls):
         arguments: Mapping[str, Any] | None = None,
         read_timeout_seconds: float | None = None,
         progress_callback: Progress | None = None,
-        *,
-        deadline: float | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> "types.CallToolResult":
         """Call a tool, answering whatever it asks."""
-        wishes = Wishes(meta, progress_callback, read_timeout_seconds, deadline)
+        wishes = _connecting.wishes(cast("CallOptions", options), progress_callback, read_timeout_seconds)
         result, _ = await self._called("tools/call", calling.call_params("name", name, arguments), wishes)
         return cast("types.CallToolResult", self._finished("tools/call", name, result))
 
@@ -269,8 +269,10 @@ class Client(TaskCalls, InboxCalls):
         """Answer a call that was put down, here or elsewhere: its result, the call with what is still asked, or the
         task that it became.
 
-        With a store, the call may be named by its id, and of two that answer it one gets AlreadyAnswered. Where the
-        server cannot be reached the answers are kept, and the call can be resumed again.
+        An answer is an official result, or a dict with its `action`; to a form also the dict of its fields, or the
+        value of its only field, which accept it. With a store, the call may be named by its id, and of two that answer
+        it one gets AlreadyAnswered. Where the server cannot be reached the answers are kept, and the call can be
+        resumed again.
         """
         if self._store is None:
             if isinstance(pending, str):
@@ -299,20 +301,20 @@ class Client(TaskCalls, InboxCalls):
         return await store.answer(stored.id, answers, round=number) if answers else stored
 
     async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Begun:
-        claimed = await store.claim(pending_id, CLAIM_SECONDS)
+        claimed = await _pending.claimed(store.claim(pending_id, CLAIM_SECONDS), partial(_unclaimed, store))
         renewing = asyncio.create_task(_renewed(store, claimed))
         try:
             outcome = await self._open.carry_on(claimed, wishes)
             shown = self._shown(outcome, claimed.method, claimed.params)
         except BaseException:
-            await store.keep(claimed)
+            await _pending.noted(store.keep(claimed), pending_id, "its claim is not given back")
             raise
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
         if isinstance(shown, Pending):
             return await store.keep(shown)
-        await store.forget(pending_id)
+        await _pending.noted(store.forget(pending_id), pending_id, "it is done, and still there to be resumed")
         return shown
 
     def _check_server(self, pending: Pending) -> None:
@@ -380,6 +382,10 @@ class Client(TaskCalls, InboxCalls):
             params = {"uri": change.uri} if change.kind == "resource" and change.uri is not None else None
             for method in _FORGOTTEN[change.kind]:
                 self._cache.forget(self._keys, method, params)
+
+
+async def _unclaimed(store: PendingStore, claimed: Pending) -> None:
+    await _pending.noted(store.keep(claimed), claimed.id, "its claim is not given back")
 
 
 async def _renewed(store: PendingStore, claimed: Pending) -> None:

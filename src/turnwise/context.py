@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast, overload
 
-from typing_extensions import TypedDict, TypeVar, Unpack
+from typing_extensions import TypeVar, Unpack
 
 from ._bus import Change
 from ._ledger import CHECKPOINT, CLOCK, MARKER, Entry
@@ -23,9 +23,12 @@ from ._messages import (
     Marker,
     Question,
     Sample,
+    SampleOptions,
+    SampleWithTools,
     UrlElicitationResult,
 )
-from ._official import RequestView, Session
+from ._official import OfficialNames
+from ._pacing import Pace
 from ._rounds import Leg
 from ._steps import Manner, OnChange, OnUnknown, claim_step, plain_data, take
 from .dialects import asking, notifying, tasking
@@ -36,37 +39,21 @@ if TYPE_CHECKING:
     from mcp_types import (
         ClientCapabilities,
         CreateMessageResult,
+        CreateMessageResultWithTools,
         Implementation,
-        IncludeContext,
-        ModelPreferences,
         Root,
         SamplingMessage,
-        Tool,
-        ToolChoice,
     )
 
 T = TypeVar("T")
 LifespanT = TypeVar("LifespanT", default=Any)
 RequestT = TypeVar("RequestT", default=Any)
 LoggingLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+_OF_THE_ENGINE = {"now", "suspending"}
 LONGEST_SLEEP, LONGEST_REPORT = 100 * 365 * 86_400.0, 1000
 
 
-class SampleOptions(TypedDict, total=False):
-    """What a model request may say besides its messages."""
-
-    max_tokens: int
-    system_prompt: str | None
-    include_context: "IncludeContext | None"
-    temperature: float | None
-    stop_sequences: list[str] | None
-    metadata: dict[str, Any] | None
-    model_preferences: "ModelPreferences | None"
-    tools: "list[Tool] | None"
-    tool_choice: "ToolChoice | None"
-
-
-class Context(Leg, Generic[LifespanT, RequestT]):
+class Context(OfficialNames, Leg, Generic[LifespanT, RequestT]):
     """Handed to any function that has a parameter annotated `Context`. It is good for one round.
 
     Methods that ask or take a step claim their place when they are called, so `gather` over them is deterministic.
@@ -75,9 +62,11 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     # Asking
 
     def elicit(
-        self, message: str, schema: type[T], key: str | None = None
+        self, message: str, schema: type[T] | list[T], key: str | None = None
     ) -> Coroutine[Any, Any, ElicitationResult[T]]:
-        """Ask the user to fill in a form: a pydantic model, or a plain type for one value."""
+        """Ask the user to fill in a form: a pydantic model or a dataclass; for one value a plain type, or a list of
+        texts to choose from.
+        """
         question = asking.form(message, schema, key)
         place = question.key
         if place in (claims := self._claims) or self._working or self._over:
@@ -93,10 +82,16 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         """Ask the user to visit a page. A page's address must be the same in every round: see `ctx.uuid()`."""
         return self._ask(asking.url(message, url, key, elicitation_id))
 
+    @overload
     def sample(
         self, messages: "str | list[SamplingMessage]", *, key: str | None = None, **options: Unpack[SampleOptions]
-    ) -> "Coroutine[Any, Any, CreateMessageResult]":
-        """Ask the client's model."""
+    ) -> "Coroutine[Any, Any, CreateMessageResult]": ...
+    @overload
+    def sample(
+        self, messages: "str | list[SamplingMessage]", *, key: str | None = None, **options: Unpack[SampleWithTools]
+    ) -> "Coroutine[Any, Any, CreateMessageResultWithTools]": ...
+    def sample(self, messages: Any, *, key: str | None = None, **options: Any) -> Coroutine[Any, Any, Any]:
+        """Ask the client's model. With `tools`, what it gives may use them."""
         return self._ask(asking.sample(Sample(messages, key, **options)))
 
     def roots(self, *, key: str | None = None) -> "Coroutine[Any, Any, list[Root]]":
@@ -107,20 +102,23 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         """Ask what a marker says: `Elicit`, `ElicitURL`, `Sample` or `ListRoots`."""
         return self._ask(asking.question(marker))
 
-    async def ask_all(self, *markers: Marker, **named: Marker) -> Any:
+    def ask_all(self, *markers: Marker, **named: Marker) -> Coroutine[Any, Any, Any]:
         """Ask several things in one round: a tuple of answers by place, or a dict by name; the names are the keys."""
         if markers and named:
             raise TypeError("ask_all takes questions by place or by name, not both")
         questions = [asking.question(marker) for marker in (*markers, *named.values())]
-        names = [*(question.key for question in questions)] if markers else [*named]
-        keys = [self.claim(name) for name in names]
-        settled = [self.settled(key, question) for key, question in zip(keys, questions, strict=True)]
-        if None in settled:
-            asked = zip(keys, questions, settled, strict=True)
-            self.open({key: question for key, question, answer in asked if answer is None})
+        keys = [self.claim(name) for name in named or [question.key for question in questions]]
+        self._owed += 1
+        return self._all_answers(dict(zip(keys, questions, strict=True)), None if markers else [*named])
+
+    async def _all_answers(self, asked: dict[str, Question], names: list[str] | None) -> Any:
+        self._owed -= 1
+        settled = {key: self.settled(key, question) for key, question in asked.items()}
+        if None in settled.values():
+            self.open({key: question for key, question in asked.items() if settled[key] is None})
             self.suspend()
-        values = tuple(answer[0] for answer in settled if answer is not None)
-        return values if markers else dict(zip(named, values, strict=True))
+        values = tuple(answer[0] for answer in settled.values() if answer is not None)
+        return values if names is None else dict(zip(names, values, strict=True))
 
     def _ask(self, question: Question) -> Coroutine[Any, Any, Any]:
         key = self.claim(question.key)
@@ -156,10 +154,8 @@ class Context(Leg, Generic[LifespanT, RequestT]):
 
     @overload
     def step(self, fn: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> Coroutine[Any, Any, T]: ...
-
     @overload
     def step(self, fn: Callable[..., T], *args: Any, **options: Any) -> Coroutine[Any, Any, T]: ...
-
     def step(
         self,
         fn: Callable[..., Any],
@@ -268,15 +264,21 @@ class Context(Leg, Generic[LifespanT, RequestT]):
     # Telling
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the call has come, if the client wants to know. A replay does not say it again."""
-        token = self.call.meta.get("progressToken")
-        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0):
+        """Say how far the call has come, if the client wants to know. A replay does not say it again, and only what is
+        further than before is sent, at most 50 times a second.
+        """
+        if self._over or not math.isfinite(progress) or not math.isfinite(total or 0) or self.is_behind():
             return
+        token = self.call.meta.get("progressToken")
         if self.desk is not None:
-            if not self.is_behind():
-                await self.desk.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
-        elif isinstance(token, str | int) and not isinstance(token, bool) and not self.is_behind():
+            await self.report(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+        elif isinstance(token, str | int) and not isinstance(token, bool) and self._pace.allows(progress, total):
             await self.call.post.emit(notifying.progress(token, progress, total, message))
+
+    @property
+    def _pace(self) -> Pace:
+        self.call.post.pace = pace = self.call.post.pace or Pace()
+        return cast("Pace", pace)
 
     async def log(self, level: LoggingLevel, data: Any, *, logger_name: str | None = None) -> None:
         """Send a log line, if the client asked for lines of this level. A replay does not send it again."""
@@ -389,12 +391,7 @@ class Context(Leg, Generic[LifespanT, RequestT]):
         """The server that this call reached."""
         return self.service
 
-    @property
-    def session(self) -> "Session":
-        """The names under which the official SDK asks, over the same ledger."""
-        return Session(self)
-
-    @property
-    def request_context(self) -> "RequestView":
-        """The names under which the official SDK keeps request facts."""
-        return RequestView(self)
+    def __dir__(self) -> list[str]:
+        """The vocabulary, without what the engine keeps under public names."""
+        own = {name for kind in type(self).__mro__ if kind not in Leg.__mro__ for name in vars(kind)}
+        return [name for name in super().__dir__() if name.startswith("_") or name in own or name in _OF_THE_ENGINE]

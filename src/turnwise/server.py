@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar, Unpack
 
-from . import _hosting, _registering, _tasking, _wires
-from ._budgets import Budget
-from ._bus import Change, InMemoryBus, SubscriptionBus
+from . import _hosting, _moving, _registering, _tasking, _wires
+from ._budgets import Budget, check_budget
+from ._bus import Change, SubscriptionBus, bus_of
 from ._catalogue import Catalogue, Endpoint, visit
-from ._guards import FlowStore, Guard, MemoryStore
+from ._guards import FlowStore, Guard, MemoryStore, check_store
 from ._hosting import HttpOptions
 from ._life import Life
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
 from ._noting import Observer
 from ._registering import PromptOptions, ResourceOptions, ToolOptions
 from ._rounds import play
-from ._sealed import RequestStateSecurity
+from ._routes import Routes
+from ._sealed import RequestStateSecurity, check_security
 from ._sessions import SessionLimits, Sessions
 from ._shedding import Gauge, Load, checked
 from ._terms import Terms
-from .auth import AuthSettings, TokenVerifier
+from .auth import AuthSettings, TokenVerifier, check_auth
 from .context import Context
 from .dialects import content, listing
 from .dialects.asking import is_input_required, returned
@@ -54,16 +55,17 @@ Transport = Literal["stdio", "http", "streamable-http"]
 class MCPServer(Generic[LifespanT]):
     """An MCP server whose tools, prompts and resources may ask in the middle."""
 
-    def __init__(  # noqa: PLR0913 - all but the name by keyword
+    @_moving.explained("MCPServer", _moving.SERVER)
+    def __init__(  # noqa: PLR0913, PLR0917 - those by place are in the official SDK's order
         self,
         name: str,
-        *,
         title: str | None = None,
         description: str | None = None,
         instructions: str | None = None,
-        version: str = "0.0.0",
         website_url: str | None = None,
         icons: "list[Icon] | None" = None,
+        version: str = "0.0.0",
+        *,
         lifespan: "Callable[[MCPServer[LifespanT]], AbstractAsyncContextManager[LifespanT]] | None" = None,
         request_state_security: RequestStateSecurity | None = None,
         token_verifier: TokenVerifier | None = None,
@@ -78,26 +80,30 @@ class MCPServer(Generic[LifespanT]):
         tasks: "TaskStore | TaskOptions | None" = None,
         dialects: Sequence[str] = (),
         sessions: SessionLimits | Literal[False] | None = None,
+        log_level: str | None = None,
     ) -> None:
         if not name:
             raise ValueError("a server needs a name: tokens are bound to it")
-        if (token_verifier is None) != (auth is None):
-            raise ValueError("token_verifier= and auth= go together")
-        if request_state_security is not None and not isinstance(request_state_security, RequestStateSecurity):
-            raise TypeError("request_state_security is a RequestStateSecurity(keys=[...])")
+        check_auth(token_verifier, auth)
+        check_security(request_state_security)
         if page_size is not None and page_size < 1:
             raise ValueError("page_size must be at least 1")
-        if store is not None and not hasattr(store, "begin"):
-            raise TypeError(f"store is a FlowStore, such as SQLiteStore(path), not {type(store).__name__}")
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget is a Budget(...), not {type(budget).__name__}")
-        self.name = name
-        self._is_draining = False
+        check_store(store)
+        check_budget(budget)
+        self.name, self.title, self.version = name, title, version
+        self.description, self.instructions, self.website_url, self.icons = (
+            description,
+            instructions,
+            website_url,
+            icons,
+        )
+        self._log_level = _hosting.checked_level(log_level)
+        self._is_draining, self._routes = False, Routes()
         self.lifespan_state: Any = None
         self._life = Life(self, lifespan)
         self._auth = (token_verifier, auth)
         self._security = request_state_security or RequestStateSecurity.inherited()
-        self._bus: SubscriptionBus | None = _bus(subscriptions)
+        self._bus: SubscriptionBus | None = bus_of(subscriptions)
         info = listing.definition(
             name=name, version=version, title=title, description=description, website_url=website_url, icons=icons
         )
@@ -107,7 +113,7 @@ class MCPServer(Generic[LifespanT]):
         self._catalogue.watch(gauge, *_observers(telemetry))
         self._catalogue.instructions = instructions
         self._catalogue.page_size = page_size
-        self._catalogue.hints = _checked_hints(cache_hints or {})
+        self._catalogue.hints = listing.checked_hints(cache_hints or {})
         self.tasks: Tasks | None = None
         if tasks is not None:
             self._keep_tasks(tasks)
@@ -119,9 +125,8 @@ class MCPServer(Generic[LifespanT]):
 
     def _terms(self, budget: Budget | None, shed_when: Callable[[Load], bool] | None, gauge: Gauge | None) -> Terms:
         budget = budget or Budget()
-        guard = None
-        if self._store is not None:
-            guard = Guard(self._store, self._security.codec, budget.deadline + self._security.ttl, budget.patience)
+        codec, ttl = self._security.codec, self._security.ttl
+        guard = None if self._store is None else Guard(self._store, codec, ttl, budget)
         if shed_when is None or gauge is None:
             return Terms(budget=budget, guard=guard)
         policy = checked(shed_when)
@@ -233,6 +238,20 @@ class MCPServer(Generic[LifespanT]):
 
         return decorate
 
+    def custom_route(
+        self, path: str, methods: Sequence[str], name: str | None = None, include_in_schema: bool = True
+    ) -> Callable[[F], F]:
+        """Serve a page beside the endpoint: `async def (request) -> response`, as Starlette has them.
+
+        It is let in by `Host` and `Origin` as the endpoint is, and asks for no token. Starlette has to be installed.
+        """
+
+        def decorate(fn: F) -> F:
+            self._routes.add(path, fn, methods, name, include_in_schema)
+            return fn
+
+        return decorate
+
     def _put(self, shelf: dict[str, Endpoint], name: str, endpoint: Endpoint) -> None:
         if name in shelf:
             log.warning("%r is registered twice; the later one is served", name)
@@ -285,20 +304,28 @@ class MCPServer(Generic[LifespanT]):
         `limits` bounds how many requests are under way; `probes=True` serves `/healthz` and `/readyz`.
         """
         _hosting.warn_of_siblings(self._security, self._sessions)
-        parts = _hosting.Parts(self.wire, self._handshake, self._life, self.start, self.stop, self._trouble)
+        parts = _hosting.Parts(
+            self.wire, self._handshake, self._life, self.start, self.stop, self._trouble, self._routes.find
+        )
         return _hosting.application(parts, *self._auth, options)
 
     def _trouble(self) -> str | None:
         """Why this server should get no new calls."""
         if self._is_draining or self._catalogue.is_closing:
             return "shutting down"
-        return None if self._life.is_ready else "not started"
+        return self._life.fault if self._life.is_ready else "not started"
 
     streamable_http_app = asgi
 
     def run(self, transport: Transport = "stdio", **options: Any) -> None:
-        """Serve until stopped: over standard streams, or over HTTP with `host`, `port` and the options of `asgi`."""
+        """Serve until stopped: over standard streams, or over HTTP with `host`, `port` and the options of `asgi`.
+
+        With `log_level` in the constructor, lines of this level and above go to standard error.
+        """
+        if self._log_level is not None:
+            logging.basicConfig(level=self._log_level)
         if transport == "stdio":
+            _moving.refuse("run", options, _moving.HTTP)
             asyncio.run(self.run_stdio_async(**options))
         elif transport in ("http", "streamable-http"):
             self._http_server(**options).run()
@@ -317,14 +344,18 @@ class MCPServer(Generic[LifespanT]):
         """Serve over HTTP in the running loop."""
         await self._http_server(**options).serve()
 
+    run_streamable_http_async = run_http_async
+
     def _http_server(
-        self, *, host: str = "127.0.0.1", port: int = 8000, log_level: str = "info", **options: Any
+        self, *, host: str = "127.0.0.1", port: int = 8000, log_level: str | None = None, **options: Any
     ) -> Any:
+        _hosting.check_options("run", options, "port", "log_level")
+        level = (log_level or self._log_level or "info").lower()
         from .transports.uvicorn import Endpoint, Stages, make_server
 
         app, stages = self.asgi(host=host, **options), Stages(self.close_subscriptions)
         endpoint = Endpoint(self.name, options.get("path", "/mcp"))
-        return make_server(app, host, port, log_level, stages, endpoint=endpoint)
+        return make_server(app, host, port, level, stages, endpoint=endpoint)
 
     def drain(self) -> None:
         """Say at `/readyz` that this server is about to leave; calls are served on."""
@@ -348,22 +379,13 @@ class MCPServer(Generic[LifespanT]):
         """Have one more observer told of every round, beside `telemetry`."""
         self._catalogue.watch(self._catalogue.gauge, *self._catalogue.observers, observer)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise _moving.no_attribute(self, name)
+
 
 def _observers(telemetry: Observer | Sequence[Observer] | None) -> Sequence[Observer]:
     if telemetry is None:
         return ()
     return telemetry if isinstance(telemetry, Sequence) else (telemetry,)
-
-
-def _bus(subscriptions: SubscriptionBus | Literal[False] | None) -> SubscriptionBus | None:
-    if subscriptions is None:
-        return InMemoryBus()
-    return None if subscriptions is False else subscriptions
-
-
-def _checked_hints(hints: Mapping[str, CacheHint]) -> dict[str, CacheHint]:
-    if unknown := [method for method in hints if method not in listing.CACHEABLE]:
-        raise ValueError(
-            f"cache_hints: results of {unknown[0]} are not cacheable; those of {', '.join(listing.CACHEABLE)} are"
-        )
-    return dict(hints)

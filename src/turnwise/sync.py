@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from typing_extensions import Unpack
 
-from ._connecting import CallOptions, ClientOptions, Target
+from ._connecting import CallOptions, ClientOptions, Target, ToolCallOptions
 from ._conversation import Progress
 from ._following import OnStatus, TaskInHand
 from ._inboxing import InboxItem
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 T = TypeVar("T")
+_IN_USE = "another thread is using this client: one at a time, or a client each"
 _ASKED = ("elicitation_callback", "sampling_callback", "list_roots_callback")
 
 
@@ -43,6 +44,7 @@ class SyncClient:
                 given[name] = _interruptible(given[name])
         self._client = Client(target, **given)
         self._runner: asyncio.Runner | None = None
+        self._turn = threading.Lock()
 
     def __enter__(self) -> Self:
         _refuse_loops()
@@ -58,6 +60,8 @@ class SyncClient:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._turn.locked():
+            raise CallerError(_IN_USE)
         try:
             self._run(self._client.__aexit__())
         finally:
@@ -74,7 +78,13 @@ class SyncClient:
         except CallerError:
             work.close()
             raise
-        return self._runner.run(work)
+        if not self._turn.acquire(blocking=False):
+            work.close()
+            raise CallerError(_IN_USE)
+        try:
+            return self._runner.run(work)
+        finally:
+            self._turn.release()
 
     @property
     def protocol_version(self) -> str:
@@ -118,15 +128,10 @@ class SyncClient:
         arguments: Mapping[str, Any] | None = None,
         read_timeout_seconds: float | None = None,
         progress_callback: Progress | None = None,
-        *,
-        deadline: float | None = None,
-        meta: Mapping[str, Any] | None = None,
+        **options: Unpack[ToolCallOptions],
     ) -> "types.CallToolResult":
         """Call a tool, answering whatever it asks."""
-        limit = read_timeout_seconds
-        return self._run(
-            self._client.call_tool(name, arguments, limit, progress_callback, deadline=deadline, meta=meta)
-        )
+        return self._run(self._client.call_tool(name, arguments, read_timeout_seconds, progress_callback, **options))
 
     def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallOptions]
@@ -226,9 +231,11 @@ class SyncClient:
         caller: str | None = None,
         hook: str | None = None,
         seconds: float | None = None,
+        restart_expired: bool | None = None,
     ) -> InboxItem:
         """Leave a call with its questions, or a task, in the inbox."""
-        return self._run(self._client.hand_over(call, caller=caller, hook=hook, seconds=seconds))
+        terms = {"caller": caller, "hook": hook, "seconds": seconds, "restart_expired": restart_expired}
+        return self._run(self._client.hand_over(call, **terms))  # type: ignore[arg-type]
 
     def wait_for(self, item: InboxItem | str, *, deadline: float | None = None) -> Any:
         """The result of what was handed over."""

@@ -1,4 +1,5 @@
-"""Rounds as OpenTelemetry spans, each linked to the one before, so that a flow is one story over all its instances.
+"""Rounds as OpenTelemetry spans, each linked to the one before, so that a flow is one story over all its instances,
+and below them the steps that were taken.
 
 A span says which flow, which round, what came of it and how large the ledger is. It never says what was asked, answered
 or returned. The caller's own trace, where it came in `_meta`, is the parent.
@@ -6,6 +7,7 @@ or returned. The caller's own trace, where it came in `_meta`, is the parent.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._messages import Ask, Outcome, Yield, result_type
@@ -13,7 +15,7 @@ from .context import Context
 from .dialects.words import TARGETS
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
 _TARGET_NAMES = {
     "tools/call": "gen_ai.tool.name",
@@ -39,7 +41,7 @@ class OpenTelemetry:
         """A span around one round; what it is called with at the end is told as attributes."""
         from opentelemetry.context import get_current
         from opentelemetry.propagate import extract
-        from opentelemetry.trace import SpanKind, Status, StatusCode
+        from opentelemetry.trace import SpanKind
 
         call = context.call
         named = call.method in TARGETS
@@ -52,31 +54,50 @@ class OpenTelemetry:
             attributes[_TARGET_NAMES[call.method]] = call.target
         carried = {key: value for key, value in call.meta.items() if isinstance(value, str)}
         parent = extract(carried, get_current())
-        with self._tracer.start_as_current_span(
+        with self._span(
             f"{call.method} {call.target}" if named else call.method,
             context=parent,
             kind=SpanKind.SERVER,
             links=_links(context.trace),
             attributes=attributes,
-            record_exception=False,
-            set_status_on_exception=False,
         ) as span:
             context.trace = _written(span.get_span_context())
 
             def tell(outcome: Outcome) -> None:
-                span.set_attributes(_facts(context, outcome))
+                span.set_attributes(_facts(outcome))
 
             try:
                 yield tell
-            except BaseException as error:
+            finally:
                 span.set_attributes(_flow_facts(context))
-                # The words of an error may hold answers; its kind does not.
-                span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+
+    @contextmanager
+    def watch_step(self, context: Context[Any, Any], key: str) -> Iterator[Callable[[str], None]]:
+        """A span around one step that is taken; one whose result is known already has none."""
+        with self._span(f"step {key}", attributes={"turnwise.step.key": key, **_flow_facts(context)}) as span:
+            yield partial(_fail, span)
+
+    @contextmanager
+    def _span(self, name: str, **options: Any) -> Iterator["Span"]:
+        with self._tracer.start_as_current_span(
+            name, record_exception=False, set_status_on_exception=False, **options
+        ) as span:
+            try:
+                yield span
+            except BaseException as error:
+                _fail(span, type(error).__name__)
                 raise
 
 
-def _facts(context: Context[Any, Any], outcome: Outcome) -> dict[str, Any]:
-    facts: dict[str, Any] = {"mcp.result.type": result_type(outcome), **_flow_facts(context)}
+def _fail(span: "Span", kind: str) -> None:
+    """The words of an error may hold answers; its kind does not."""
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_status(Status(StatusCode.ERROR, kind))
+
+
+def _facts(outcome: Outcome) -> dict[str, Any]:
+    facts: dict[str, Any] = {"mcp.result.type": result_type(outcome)}
     if isinstance(outcome, Ask | Yield):
         facts["turnwise.questions"] = len(outcome.questions) if isinstance(outcome, Ask) else 0
         if isinstance(outcome.carrier, str):  # Where the call waits here, or is a task, nothing goes over the wire.

@@ -276,12 +276,10 @@ class _Output:
         self._heard = heard
         self._loop = asyncio.get_running_loop()
 
-    def write(self, line: bytes) -> None:
-        assert line.endswith(b"\n")
-        self._loop.call_soon_threadsafe(self._heard.put_nowait, json.loads(line))
-
-    def flush(self) -> None:
-        pass
+    def write(self, line: memoryview) -> int:
+        assert bytes(line).endswith(b"\n")
+        self._loop.call_soon_threadsafe(self._heard.put_nowait, json.loads(bytes(line)))
+        return len(line)
 
 
 class Pipe(Caller):
@@ -306,7 +304,7 @@ class Pipe(Caller):
         await super().close()
         if self.session is not None:
             self.session.close()
-        self.channel._writer.shutdown()
+        self.channel._writer.dismiss()
 
 
 async def _nothing(_: bytes) -> None:

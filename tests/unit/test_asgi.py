@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,11 +13,15 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount
 
 from turnwise import (
     AcceptedElicitation,
     AccessToken,
+    AuthorError,
     AuthSettings,
     Change,
     Context,
@@ -456,6 +461,15 @@ def test_bound_to_the_network_a_foreign_page_may_not_call() -> None:
     assert knocking(app, "anything.example") == 200
     assert knocking(app, "api.example.com", "http://evil.example") == 403
     assert knocking(app, "api.example.com", "null") == 403
+
+
+def test_where_every_host_is_let_in_the_same_host_is_no_proof() -> None:
+    """A page whose name was pointed at this server has it in both headers."""
+    app = SERVER.asgi(host="0.0.0.0")
+    assert knocking(app, "rebound.example:8000", "http://rebound.example:8000") == 403
+    named = SERVER.asgi(host="0.0.0.0", allowed_hosts=["api.example.com"])
+    for app in (named, SERVER.asgi(host="0.0.0.0", allowed_origins=["http://api.example.com:8000"])):
+        assert knocking(app, "api.example.com:8000", "http://api.example.com:8000") == 200
 
 
 def test_bound_to_the_network_a_page_whose_name_was_rebound_to_us_may_not_call() -> None:
@@ -1525,3 +1539,103 @@ def test_a_call_that_says_nothing_for_long_is_kept_alive_too() -> None:
     assert response.body.startswith(b":\r\n\r\n")
     [reply] = events(response.body)
     assert reply["result"]["content"] == [{"type": "text", "text": "42"}]
+
+
+# Pages beside the endpoint
+
+
+def with_pages(**options: Any) -> MCPServer:
+    server = make_server(**options)
+
+    @server.custom_route("/health", methods=["GET"])
+    async def health(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("well")
+
+    @server.custom_route("/items/{number:int}", ["GET", "POST"], name="item")
+    async def item(request: Request) -> JSONResponse:
+        if request.path_params["number"] > 9:
+            raise HTTPException(404, "no such item")
+        return JSONResponse({"number": request.path_params["number"], "body": (await request.body()).decode()})
+
+    @server.custom_route("/broken", methods=["GET"])
+    async def broken(request: Request) -> PlainTextResponse:
+        raise ZeroDivisionError
+
+    return server
+
+
+def visit(app: App, path: str, method: str = "GET", body: bytes = b"", **headers: Any) -> Response:
+    return send(app, body, headers_of(body, **headers), method=method, path=path)
+
+
+def test_a_page_is_served_beside_the_endpoint() -> None:
+    app = with_pages().asgi()
+    assert (visit(app, "/health").status, visit(app, "/health").body) == (200, b"well")
+    assert visit(app, "/health", "HEAD").status == 200
+    assert visit(app, "/health", "POST").status == 405
+    assert visit(app, "/items/7", "POST", b"x").json == {"number": 7, "body": "x"}
+    assert visit(app, "/items/12").status == 404
+    assert visit(app, "/items/x").json["error"]["message"] == "The MCP endpoint is /mcp"
+    assert send(app, calling("add", {"a": 1, "b": 2})).text == "3"
+
+
+def test_a_page_that_is_added_later_is_served_by_an_application_that_was_made_before() -> None:
+    server = make_server()
+    app = server.asgi()
+    assert visit(app, "/late").status == 404
+    server.custom_route("/late", methods=["GET"])(lambda request: PlainTextResponse("here"))
+    assert visit(app, "/late").body == b"here"
+
+
+def test_a_page_in_the_place_of_the_endpoint_is_not_served() -> None:
+    server = make_server()
+    server.custom_route("/mcp", methods=["GET", "POST"])(lambda request: PlainTextResponse("here"))
+    assert visit(server.asgi(), "/mcp").status == 405
+    assert send(server.asgi(), calling("add", {"a": 1, "b": 2})).text == "3"
+
+
+def test_a_page_lets_in_whom_the_endpoint_lets_in() -> None:
+    app = with_pages().asgi()
+    assert visit(app, "/health", host="evil.example").status == 421
+    assert visit(app, "/health", origin="https://evil.example").status == 403
+    assert visit(app, "/nowhere", host="evil.example").status == 404
+    assert visit(with_pages().asgi(allowed_hosts=["*"]), "/health", host="good.example").status == 200
+
+
+def test_a_page_that_fails_is_a_500_and_whoever_serves_is_told() -> None:
+    seen: list[int | None] = []
+
+    class Looking:
+        def arrived(self, headers: Any, client: str | None) -> None: ...
+
+        def left(self, note: Any, status: int | None, principal: str | None) -> None:
+            seen.append(status)
+
+    app = with_pages().asgi(witness=Looking())
+
+    async def main() -> None:
+        exchange = begin(app, b"", headers_of(b""), method="GET", path="/broken")
+        with pytest.raises(ZeroDivisionError):
+            await exchange.task
+        assert exchange.sent[0]["status"] == 500
+
+    asyncio.run(main())
+    visit(app, "/health")
+    assert seen == [500, 200]
+
+
+def test_a_page_is_found_where_the_application_is_mounted() -> None:
+    outer = Starlette(routes=[Mount("/api", with_pages().asgi())])
+    assert visit(outer, "/api/health").body == b"well"
+
+
+def test_methods_are_a_list() -> None:
+    wrong: Any = "GET"
+    with pytest.raises(TypeError, match=r'methods is a list: \["GET"\]'):
+        make_server().custom_route("/x", wrong)(lambda request: None)
+
+
+def test_without_starlette_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    with pytest.raises(AuthorError, match="pip install starlette"):
+        make_server().custom_route("/x", ["GET"])(lambda request: None)

@@ -2,8 +2,11 @@
 
 import asyncio
 import types
+import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from datetime import date, time
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
@@ -11,6 +14,7 @@ from uuid import UUID
 
 import mcp_types
 import pytest
+import typing_extensions
 from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator
 
 from turnwise import (
@@ -817,12 +821,12 @@ def test_a_real_error_in_a_task_group_of_a_prompt_is_a_json_rpc_error() -> None:
     async def prompt(ctx: Context) -> str:
         async with asyncio.TaskGroup() as group:
             group.create_task(ctx.elicit("Which?", Region))
-            group.create_task(fail(MCPError(-32099, "not today")))
+            group.create_task(fail(MCPError(4099, "not today")))
         return "never"
 
     with pytest.raises(MCPError) as caught:
         rounds(server, method="prompts/get")
-    assert caught.value.code == -32099
+    assert caught.value.code == 4099
 
 
 # What is no answer
@@ -2132,6 +2136,122 @@ def test_a_form_uses_no_format_that_the_protocol_does_not_know(schema: Any) -> N
         assert value.get("format") in (None, "date", "date-time", "email", "uri")
 
 
+def asked_and_got(schema: Any, *contents: Any) -> tuple[dict[str, Any], str, list[Any]]:
+    """What a form asks, under which key, and what the function got for answers of which the last fits."""
+    got: list[Any] = []
+
+    async def tool(ctx: Context) -> str:
+        got.append(await ctx.elicit("Which?", schema))
+        return "done"
+
+    first, *again, done = rounds(one_tool(tool), *(every(accept(**content)) for content in contents))
+    assert all(result["inputRequests"] == first["inputRequests"] for result in again)
+    assert text(done) == "done"
+    ((key, request),) = first["inputRequests"].items()
+    return request["params"]["requestedSchema"], key, got
+
+
+@dataclass
+class Booking:
+    nights: int
+    colour: Colour = Colour.BLUE
+    note: str | None = None
+    extras: list[Literal["tea", "milk"]] = dataclass_field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.nights < 1:
+            raise ValueError("a night at least")
+
+
+class BookingModel(BaseModel):
+    nights: int
+    colour: Colour = Colour.BLUE
+    note: str | None = None
+    extras: list[Literal["tea", "milk"]] = Field(default_factory=list)
+
+
+def test_a_dataclass_is_a_form_of_its_fields_and_the_same_as_a_model_of_them() -> None:
+    requested, key, got = asked_and_got(Booking, {"nights": "many"}, {"nights": 0}, {"nights": 2, "colour": "red"})
+    assert requested["required"] == ["nights"]
+    assert got == [AcceptedElicitation(Booking(2, Colour.RED))]
+    assert type(got[0].data) is Booking
+    assert (requested, key) == asked_and_got(BookingModel, {"nights": 2})[:2]
+
+
+def test_a_list_of_texts_is_a_choice_of_one_and_the_same_as_a_literal_of_them() -> None:
+    requested, key, got = asked_and_got(["small", "large"], {"value": "huge"}, {"value": "large"})
+    assert requested["properties"]["value"]["enum"] == ["small", "large"]
+    assert got == [AcceptedElicitation("large")]
+    assert (requested, key) == asked_and_got(Literal["small", "large"], {"value": "small"})[:2]
+    assert asked_and_got(["large", "small"], {"value": "large"})[0]["properties"]["value"]["enum"] == ["large", "small"]
+
+
+def test_a_list_of_texts_may_be_declared_and_asked_with_others() -> None:
+    async def tool(ctx: Context, size: Annotated[str, Resolve(lambda: Elicit("Size?", ["s", "l"], "size"))]) -> str:
+        answers = await ctx.ask_all(drink=Elicit("Drink?", ["tea", "milk"]), stay=Elicit("Stay?", Booking))
+        return f"{size} {answers['drink'].data} {answers['stay'].data.nights}"
+
+    together = {"drink": accept(value="tea"), "stay": accept(nights=3)}
+    assert text(rounds(one_tool(tool), {"size": accept(value="l")}, together)[-1]) == "l tea 3"
+
+
+def test_the_keys_of_questions_are_what_they_were() -> None:
+    """Flows that are open have them: a key is made of the form and the message."""
+    kinds: list[tuple[Any, Any, str]] = [
+        (str, {"value": "x"}, "elicitation-9b4bae40af0b8e23"),
+        (Literal["a", "b"], {"value": "a"}, "elicitation-9498dc03d89dee43"),
+        (Colour, {"value": "red"}, "elicitation-2166833b075a229e"),
+        (BookingModel, {"nights": 1}, "elicitation-d4b1a609271781d2"),
+    ]
+    assert [asked_and_got(kind, content)[1] for kind, content, _ in kinds] == [key for _, _, key in kinds]
+
+
+class OldDict(typing.TypedDict):
+    x: int
+
+
+class NewDict(typing_extensions.TypedDict):
+    x: int
+
+
+@dataclass
+class NestedSpot:
+    inner: Booking
+
+
+@dataclass
+class Unknown:
+    inner: "NothingOfTheKind"  # type: ignore[name-defined] # noqa: F821
+
+
+@pytest.mark.parametrize(
+    "schema", [OldDict, NewDict, None, 5, "small", {"a": {"title": "A"}}, {1}, ("a", "b"), object()]
+)
+def test_what_no_form_can_be_made_of_is_refused_with_what_can_be_given(schema: Any) -> None:
+    assert "a form is made of a pydantic model, a dataclass, a list of texts" in refused_form(schema)
+
+
+@pytest.mark.parametrize("texts", [[], [1, 2], ["a", None], [["a", "b"]], [{"a": {}}]])
+def test_a_list_to_choose_from_has_texts(texts: Any) -> None:
+    assert "a list to choose from has texts, and at least one" in refused_form(texts)
+
+
+def test_a_dataclass_that_is_no_form_is_refused_by_its_name() -> None:
+    assert refused_form(NestedSpot).startswith("NestedSpot.inner: forms are flat")
+    assert refused_form(Unknown).startswith("Unknown: ")
+    assert "NothingOfTheKind" in refused_form(Unknown)
+
+
+def refused_form(schema: Any) -> str:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(TypeError) as refused:
+            await ctx.elicit("Which?", schema)
+        assert isinstance(refused.value, InvalidSignature)
+        return str(refused.value)
+
+    return text(rounds(one_tool(tool))[0])
+
+
 def test_the_order_of_choices_is_that_of_the_type_at_hand() -> None:
     assert requested_by(Literal["x", "y"])["properties"]["value"]["enum"] == ["x", "y"]
     assert requested_by(Literal["y", "x"])["properties"]["value"]["enum"] == ["y", "x"]
@@ -2180,6 +2300,19 @@ def test_a_model_with_tools_may_answer_by_using_them() -> None:
     content = [{"type": "tool_use", "id": "1", "name": "look", "input": {}}]
     _, done = rounds(one_tool(tool), {"q": SAMPLED | {"content": content}})
     assert text(done) == "list"
+
+
+# The vocabulary
+
+
+def test_a_context_lists_the_authors_vocabulary_and_nothing_of_the_engine() -> None:
+    async def tool(ctx: Context) -> str:
+        return " ".join(name for name in dir(ctx) if not name.startswith("_"))
+
+    (done,) = rounds(one_tool(tool))
+    names = set(text(done).split())
+    assert {"elicit", "step", "now", "suspending", "session", "headers", "patched"} <= names
+    assert not names & {"desk", "carry_out", "boundary", "call", "service", "terms", "open", "wake_at"}
 
 
 # Tools written for the official SDK

@@ -33,10 +33,10 @@ from turnwise.auth import (
     AuthSettings,
     Gate,
     Refusal,
-    VerifierUnavailable,
     metadata_path,
     protected_resource_metadata,
 )
+from turnwise.errors import VerifierUnavailable
 
 HERE = "https://mcp.example.com/mcp"
 ISSUER = "https://login.example.com"

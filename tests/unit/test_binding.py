@@ -24,6 +24,7 @@ from turnwise import (
     InvalidArguments,
     InvalidSignature,
     MCPServer,
+    Resolve,
     ToolError,
 )
 from turnwise._binding import Binding, bind
@@ -450,6 +451,85 @@ def test_what_cannot_be_called_by_name_with_json_is_refused_at_registration(fn: 
 def test_a_refusal_names_the_function_and_what_is_wrong_with_it(fn: Callable[..., Any]) -> None:
     with pytest.raises(InvalidSignature, match=fn.__name__):
         bound(fn)
+
+
+def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def around(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return around
+
+
+class Shop:
+    def __call__(self, *xs: int) -> str:
+        return str(xs)
+
+
+def resolver_of_nothing(missing: int) -> int:
+    return missing
+
+
+async def resolved(x: Annotated[int, Resolve(resolver_of_nothing)]) -> str:
+    return str(x)
+
+
+def crooked(ctx, *, x: Annotated[int, Resolve(starred)]):  # type: ignore[no-untyped-def]
+    return x
+
+
+def resolved_by_crooked(x: Annotated[int, Resolve(starred)]) -> str:
+    return str(x)
+
+
+def line_of(fn: Callable[..., Any]) -> str:
+    return f"(test_binding.py, line {fn.__code__.co_firstlineno})"
+
+
+@pytest.mark.parametrize(
+    ("fn", "written"),
+    [
+        (positional_only, positional_only),
+        (crooked, crooked),
+        (arbitrary_class, arbitrary_class),
+        (functools.partial(starred), starred),
+        (decorated(positional_only), positional_only),
+        (Shop(), Shop.__call__),
+        (resolved, resolved),
+        (resolved_by_crooked, starred),
+    ],
+)
+def test_a_refusal_says_once_where_the_function_is_written(fn: Callable[..., Any], written: Callable[..., Any]) -> None:
+    with pytest.raises(InvalidSignature) as refused:
+        serve(fn)
+    assert str(refused.value).endswith(line_of(written))
+    assert str(refused.value).count(".py, line") == 1
+
+
+def test_a_refusal_of_options_a_prompt_or_a_resource_says_so_too() -> None:
+    server: Any = MCPServer("signs")
+    for register in (
+        server.tool(tags={"a"}),
+        server.tool("not a name"),
+        server.tool(version=1),
+        server.prompt(tags={"a"}),
+        server.resource("signs://{missing}"),
+        server.resource("signs://{x}{missing}"),
+    ):
+        with pytest.raises(InvalidSignature) as refused:
+            register(arbitrary)
+        assert str(refused.value).endswith(line_of(arbitrary))
+        assert refused.value.where == line_of(arbitrary)[1:-1]
+
+
+def arbitrary(x: int) -> str:
+    return str(x)
+
+
+def test_what_is_written_nowhere_is_refused_without_a_place() -> None:
+    with pytest.raises(InvalidSignature) as refused:
+        serve(max)
+    assert refused.value.where is None
 
 
 def test_a_decorator_without_parentheses_is_refused_with_advice() -> None:

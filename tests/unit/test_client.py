@@ -28,7 +28,7 @@ from turnwise import (
     UnknownResultType,
     UnsupportedVersion,
 )
-from turnwise.errors import CallerError
+from turnwise.errors import AuthorError, CallerError
 from turnwise.transports.http import HTTP
 
 SILENT: Any = {"mode": "2026-07-28"}
@@ -367,6 +367,70 @@ def test_the_life_of_a_server_in_memory_is_that_of_its_client() -> None:
 
     run(visit())
     assert life == ["begins", "ends"]
+
+
+def test_a_client_that_is_left_twice_ends_the_server_of_no_other() -> None:
+    life: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[Any]) -> AsyncIterator[None]:
+        yield
+        life.append("ends")
+
+    async def visit() -> None:
+        server = shop(lifespan=lifespan)
+        async with Client(server):
+            other = Client(server)
+            await other.__aenter__()
+            await other.__aexit__()
+            await other.__aexit__()
+            assert not life
+
+    run(visit())
+
+
+def test_who_begins_with_one_that_leaves_at_once_has_a_server_that_lives() -> None:
+    lives = 0
+
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[Any]) -> AsyncIterator[None]:
+        nonlocal lives
+        await asyncio.sleep(0.01)
+        lives += 1
+        yield
+        lives -= 1
+
+    async def visit() -> None:
+        server = shop(lifespan=lifespan)
+
+        async def leave_at_once() -> None:
+            await server.start()
+            await server.stop()
+
+        async def stay() -> None:
+            async with Client(server):
+                await asyncio.sleep(0.05)
+                assert lives == 1
+
+        await asyncio.gather(leave_at_once(), stay())
+        assert lives == 0
+
+    run(visit())
+
+
+def test_a_lifespan_that_waits_for_what_was_cancelled_is_not_waited_for() -> None:
+    @asynccontextmanager
+    async def lifespan(server: MCPServer[Any]) -> AsyncIterator[None]:
+        other = asyncio.create_task(asyncio.sleep(60))
+        other.cancel()
+        await other
+        yield
+
+    async def visit() -> None:
+        with pytest.raises(AuthorError, match="the lifespan was cancelled"):
+            await Client(shop(lifespan=lifespan)).__aenter__()
+
+    run(asyncio.wait_for(visit(), 5))
 
 
 def refuse(error: Exception) -> Callable[[str, Json], Any]:
@@ -765,6 +829,43 @@ def test_pages_that_never_end_are_the_peers_mistake() -> None:
     run(visit())
 
 
+def test_a_cursor_that_is_an_empty_text_is_one() -> None:
+    asked: list[Json] = []
+
+    def answer(method: str, params: Json) -> Json:
+        asked.append(params)
+        return {"tools": []} if "cursor" in params else {"tools": [], "nextCursor": ""}
+
+    async def visit() -> None:
+        async with Client(Peer(answer), **SILENT) as client:
+            assert [tool async for tool in client.iter_tools()] == []
+            assert (await client.list_tools()).next_cursor == ""
+
+    run(visit())
+    assert [params.get("cursor") for params in asked] == [None, "", None]
+
+
+@pytest.mark.parametrize("name", ["shop", "turnwise", "mcp", "FastMCP", "\u202eevil", "x" * 10_000, ""])
+def test_what_a_server_says_of_itself_changes_nothing(name: str) -> None:
+    seen: list[Any] = []
+    who = {"io.modelcontextprotocol/serverInfo": {"name": name, "version": "999", "title": name}}
+
+    def answer(method: str, params: Json) -> Json:
+        seen.append((method, {key: part for key, part in params.items() if key != "_meta"}))
+        if method == "server/discover":
+            return {**DISCOVERED, "_meta": who}
+        return {"content": [{"type": "text", "text": "same"}], "_meta": who}
+
+    async def visit() -> None:
+        async with Client(Peer(answer)) as client:
+            assert client.server_info is not None
+            assert client.server_info.name == name
+            assert text(await client.call_tool("it", {"x": 1})) == "same"
+
+    run(visit())
+    assert seen == [("server/discover", {}), ("tools/call", {"name": "it", "arguments": {"x": 1}})]
+
+
 # Structured results
 
 
@@ -803,6 +904,18 @@ def test_a_schema_that_is_none_is_not_held_against_the_tool() -> None:
         async with Client(measured({}, {"type": "nonsense"}), **SILENT) as client:
             await client.list_tools()
             await client.call_tool("measure")
+
+    run(visit())
+
+
+def test_the_schemas_of_results_are_read_when_results_come(caplog: pytest.LogCaptureFixture) -> None:
+    async def visit() -> None:
+        async with Client(measured({}, {"type": "object", "anyOf": [{}] * 20_000}), **SILENT) as client:
+            await client.list_tools()
+            assert not caplog.text
+            await client.call_tool("measure")
+            await client.call_tool("measure")
+            assert caplog.text.count("the results of tool 'measure' cannot be checked") == 1
 
     run(visit())
 

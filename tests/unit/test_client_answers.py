@@ -34,6 +34,7 @@ from turnwise import (
 )
 from turnwise.dialects.answering import check_question, checked_answer
 from turnwise.dialects.calling import advised
+from turnwise.dialects.v2026_07_28_client import _check_keys
 
 SILENT: Any = {"mode": "2026-07-28"}
 ROOTS: Json = {"method": "roots/list"}
@@ -571,10 +572,31 @@ async def fine(asking: Asking, params: Any) -> Json:
     return accept()
 
 
-def test_two_questions_under_one_key_are_refused_because_one_would_be_unseen() -> None:
+def test_a_question_without_a_mode_is_a_form() -> None:
+    question = form(schema={"type": "object", "properties": {"city": {"type": "string"}}})
+    del question["params"]["mode"]
+    peer = Peer(once({"q": question}))
+
+    async def answer(asking: Asking, params: Any) -> Json:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        return {"action": "accept", "content": {"city": "Rome"}}
+
+    async def visit() -> None:
+        async with Client(peer, elicitation_callback=answer, **SILENT) as client:
+            await client.call_tool("it")
+
+    run(visit())
+    assert peer.requests[-1]["params"]["inputResponses"]["q"]["content"] == {"city": "Rome"}
+
+
+@pytest.mark.parametrize("others", [0, 10])
+@pytest.mark.parametrize("key", [b"q", b"\\u0071"])
+def test_two_questions_under_one_key_are_refused_because_one_would_be_unseen(key: bytes, others: int) -> None:
     question = json.dumps(form()).encode()
-    result = b'{"resultType": "input_required", "requestState": "s", "inputRequests": {"q": %b, "\\u0071": %b}}'
-    reply = b'{"jsonrpc": "2.0", "id": 1, "result": %b}' % (result % (question, question))
+    more = b"".join(b', "other%d": %b' % (number, question) for number in range(others))
+    asked = b'{"q": %b, "%b": %b%b}' % (question, key, question, more)
+    result = b'{"resultType": "input_required", "requestState": "s", "inputRequests": %b}' % asked
+    reply = b'{"jsonrpc": "2.0", "id": 1, "result": %b}' % result
 
     async def visit() -> None:
         peer = Peer(lambda method, params: reply)
@@ -583,6 +605,28 @@ def test_two_questions_under_one_key_are_refused_because_one_would_be_unseen() -
                 await client.call_tool("it")
 
     run(visit())
+
+
+def test_a_reply_is_gone_through_once_for_many_questions_and_a_few_times_for_few() -> None:
+    class Gone(bytes):
+        times = 0
+
+        def count(self, *given: Any) -> int:
+            self.times += 1
+            return super().count(*given)
+
+        def split(self, *given: Any) -> list[bytes]:
+            self.times += 1
+            return super().split(*given)
+
+    def times(questions: int) -> int:
+        requests = {f"q{number}": ROOTS for number in range(questions)}
+        raw = Gone(json.dumps({"result": {"inputRequests": requests}}).encode())
+        _check_keys(requests, raw)
+        return raw.times
+
+    assert times(1000) == times(10) == 1
+    assert max(times(questions) for questions in range(1, 10)) <= 4
 
 
 # Answers that fit, and answers that do not
@@ -806,18 +850,18 @@ class Busy(BaseException):
 
 @contextmanager
 def busy_at_most(seconds: float) -> Iterator[None]:
-    """What runs for too long in the one thread that there is can only be ended by a signal."""
+    """What runs for too long in the one thread that there is can only be ended by a signal; others do not count."""
 
     def give_up(*_: Any) -> None:
         raise Busy
 
-    previous = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    previous = signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, previous)
 
 
 @pytest.mark.parametrize("case", HARMFUL)

@@ -88,6 +88,25 @@ def test_a_session_is_opened_kept_and_left() -> None:
         assert request.headers["mcp-protocol-version"] == NEWEST
 
 
+def test_who_is_cancelled_while_leaving_leaves_all_the_same() -> None:
+    async def listening(server: Older, request: Request, stream: Stream) -> None:
+        await stream.raw(b": here\n\n")
+        await stream.line.gone.wait()
+
+    async def flow() -> None:
+        async with serving(Older(listening=listening)) as peer:
+            client = Client(peer.url, mode=NEWEST, elicitation_callback=lambda *_: None)
+            await client.__aenter__()
+            leaving = asyncio.create_task(client.__aexit__())
+            await asyncio.sleep(0)
+            leaving.cancel()
+            await asyncio.wait([leaving])
+            assert client._channel._session.closed  # type: ignore[attr-defined]
+            assert [request.method for request in peer.requests][-1] == "DELETE"
+
+    run(flow())
+
+
 @pytest.mark.parametrize("version", OLDER)
 def test_any_version_with_a_handshake_is_taken(version: Any) -> None:
     async def flow() -> Peer:

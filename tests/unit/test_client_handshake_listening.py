@@ -1,13 +1,14 @@
 """What changes, in a session over HTTP: one stream of its own, for everybody who listens."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from tests.unit.older import NEWEST, Older, Stream, initialized, meeting, methods
 from tests.unit.scripted import Line, Peer, Request, event, http, run, serving
-from turnwise import Change, Client, ConnectionLost, InvalidReply, MCPError, UnexpectedStatus
+from turnwise import Change, Client, ConnectionLost, InvalidReply, MCPError, UnexpectedStatus, _listening
 
 OFFERS: Any = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"subscribe": True, "listChanged": True}}
 TOOLS = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -62,6 +63,42 @@ def test_all_who_listen_share_one_stream_and_one_subscription() -> None:
     peer = run(flow())
     assert gets(peer) == 1
     assert methods(peer).count("resources/subscribe") == methods(peer).count("resources/unsubscribe") == 1
+
+
+def test_who_leaves_does_not_wait_long_for_a_server_that_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_listening, "LAST_WORDS", 0.1)
+
+    class Deaf(Older):
+        async def _request(self, request: Request, line: Line) -> None:
+            if request.rpc == "resources/unsubscribe":
+                await line.gone.wait()
+            await super()._request(request, line)
+
+    async def flow() -> None:
+        server = Deaf(listening=telling(), opening=initialized(**OFFERS))
+        async with meeting(server) as (client, peer):
+            began = time.monotonic()
+            async with client.listen(resource_subscriptions=["memo://a", "memo://b", "memo://c"]):
+                pass
+            assert time.monotonic() - began < 5
+            assert methods(peer).count("resources/unsubscribe") == 1
+            assert not client._conversation.subscribed  # type: ignore[attr-defined]
+            assert client._conversation.watching is None  # type: ignore[attr-defined]
+
+    run(flow())
+
+
+def test_a_stream_that_goes_on_forgets_who_no_longer_listens() -> None:
+    async def flow() -> None:
+        server = Older(listening=telling(), opening=initialized(**OFFERS))
+        async with meeting(server) as (client, _), client.listen(tools_list_changed=True):
+            before = len(client._conversation.watching._callbacks)  # type: ignore[attr-defined]
+            for _ in range(5):
+                async with client.listen(tools_list_changed=True):
+                    pass
+            assert len(client._conversation.watching._callbacks) == before  # type: ignore[attr-defined]
+
+    run(flow())
 
 
 def test_a_change_that_is_told_in_the_stream_of_a_call_is_heard_too() -> None:

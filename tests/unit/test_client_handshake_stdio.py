@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.joined import run, text
 from tests.unit.older import NEWEST
-from turnwise import Change, Client, Command, ConnectionLost, DeadlineExceeded, _negotiating
+from turnwise import Change, Client, Command, ConnectionLost, DeadlineExceeded, PeerError, _negotiating
 
 SERVER = """
 import json, os, sys
@@ -141,6 +141,29 @@ def test_a_child_that_was_started_again_is_greeted_again(folder: Path) -> None:
     assert run(visit()) == {"number": 2}
 
 
+@pytest.mark.parametrize(
+    "failing",
+    [
+        pytest.param("say({'id': request['id'], 'error': {'code': -32603, 'message': 'starting'}})", id="refused"),
+        pytest.param("say({'id': request['id'], 'result': {}})", id="not understood"),
+    ],
+)
+def test_a_child_whose_handshake_failed_is_greeted_by_the_next_call(folder: Path, failing: str) -> None:
+    code = (
+        "if number == 2:\n    " + failing + "\n    request = read()\n"
+        "shake_hands(request)\nrequest = read()\nif number == 1: sys.exit()\nreply(request, number=number)"
+    )
+
+    async def visit() -> Any:
+        async with Client(older(code, folder), mode=NEWEST) as client:
+            for expected in (ConnectionLost, PeerError):
+                with pytest.raises(expected):
+                    await client.call_tool("it")
+            return (await client.call_tool("it")).structured_content
+
+    assert run(visit()) == {"number": 2}
+
+
 def test_a_read_is_sent_again_to_the_next_child(folder: Path) -> None:
     code = (
         "shake_hands(request)\nrequest = read()\nif number == 1: sys.exit()\n"
@@ -228,6 +251,39 @@ def test_what_a_command_was_is_remembered_and_forgotten_when_it_changes(folder: 
     assert run(visit()) == [2, 3, 4]
     assert len((folder / "probed").read_text().split()) == 1
     assert len(_negotiating._OLDER) == 1
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_what_a_command_is_given_to_keep_secret_is_not_logged(
+    folder: Path, caplog: pytest.LogCaptureFixture, is_list: bool
+) -> None:
+    discovered = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+    code = (
+        f"import os\nos.chdir({str(folder)!r})\n{SERVER}\nwhile True:\n"
+        "    is_new = os.path.exists('new')\n"
+        "    if request['method'] == 'initialize' and not is_new: shake_hands(request)\n"
+        "    elif request['method'] == 'server/discover' and is_new:\n"
+        f"        say({{'id': request['id'], 'result': {discovered}}})\n"
+        "    else: say({'id': request['id'], 'error': {'code': -32601, 'message': 'Method not found'}})\n"
+        "    request = read()"
+    )
+    args = [sys.executable, "-c", code, "--token=s3cret"]
+    command = args if is_list else Command(args, env={"TOKEN": "s3cret"}, cwd=folder)
+
+    async def version() -> str:
+        async with Client(command) as client:
+            return client.protocol_version
+
+    caplog.set_level("DEBUG")
+    assert run(version()) == NEWEST
+    (folder / "new").touch()
+    assert run(version()) == "2026-07-28"
+    assert f"{sys.executable} is no longer what it was" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_a_command_is_shown_without_its_environment() -> None:
+    assert "s3cret" not in repr(Command(["serve"], env={"TOKEN": "s3cret"}))
 
 
 def test_what_comes_right_after_a_reply_belongs_to_no_request(folder: Path) -> None:

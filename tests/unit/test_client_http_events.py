@@ -258,15 +258,39 @@ def test_an_event_larger_than_the_limit_is_refused(part: bytes) -> None:
         run(called(script, largest_reply=5000))
 
 
+@pytest.mark.parametrize("stream", [b"data: 1234", b"data:1234\n:", b": 12345678", b"data\ndata\n::"])
+def test_an_event_may_be_as_large_as_the_limit_and_a_line_that_has_not_ended_counts(stream: bytes) -> None:
+    assert list(Events(10).feed(stream)) == []
+    with pytest.raises(InvalidReply, match="10 bytes"):
+        list(Events(10).feed(stream + b"x"))
+    events = Events(10)
+    with pytest.raises(InvalidReply, match="10 bytes"):
+        [found for place in range(len(stream) + 1) for found in events.feed((stream + b"x")[place : place + 1])]
+
+
+def test_an_event_is_held_against_the_limit_by_itself() -> None:
+    assert list(Events(10).feed(b"data: 1234\n\n" * 3 + b": 12345678\n" * 3)) == [b"1234"] * 3
+    with pytest.raises(InvalidReply, match="10 bytes"):
+        list(Events(10).feed(b"data: 12345\n"))
+
+
+def test_a_byte_order_mark_is_passed_over_at_the_beginning_alone() -> None:
+    mark = b"\xef\xbb\xbf"
+    assert list(Events(1000).feed(mark + b"data: a\n\n" + mark + b"data: b\n\ndata: c\n" + mark + b"\n\n")) == [
+        b"a",
+        b"c",
+    ]
+
+
 def test_a_long_event_in_small_parts_costs_no_more_than_its_length() -> None:
     events = Events(2**24)
-    began = time.monotonic()
+    began = time.process_time()
     assert list(events.feed(b"data: ")) == []
     for _ in range(2**11):
         assert list(events.feed(b"x" * 2**10)) == []
     (found,) = events.feed(b"\n\n")
     assert len(found) == 2**21
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_a_stream_left_open_behind_its_reply_does_not_hold_up_the_call() -> None:
@@ -277,7 +301,7 @@ def test_a_stream_left_open_behind_its_reply_does_not_hold_up_the_call() -> None
 
     began = time.monotonic()
     assert is_done(script)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
 
 
 def test_a_connection_is_used_again_after_a_stream() -> None:

@@ -1,5 +1,6 @@
 """Which version is spoken over HTTP: the newest, unless a server gives a sign that it is older."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -160,6 +161,32 @@ def test_a_server_that_was_renewed_is_found_out_about() -> None:
 
     assert run(flow()) == [NEWEST, "2026-07-28", "2026-07-28"]
     assert not _negotiating._OLDER
+
+
+def test_several_clients_at_once_may_find_that_a_server_was_renewed() -> None:
+    async def flow() -> list[str]:
+        asked, all_asked = 0, asyncio.Event()
+
+        async def script(request: Request, line: Line) -> None:
+            nonlocal asked
+            if request.method == "POST" and request.message.get("method") == "initialize":
+                asked += 1
+                if asked == 3:
+                    all_asked.set()
+                await all_asked.wait()
+                await line.json(request.refusal(-32601), 404)
+            else:
+                await dual()(request, line)
+
+        async def version(url: str) -> str:
+            async with Client(url) as client:
+                return client.protocol_version
+
+        async with serving(script) as peer:
+            _negotiating._OLDER[peer.url] = None
+            return await asyncio.gather(*(version(peer.url) for _ in range(3)))
+
+    assert run(flow()) == ["2026-07-28"] * 3
 
 
 def test_only_so_many_servers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

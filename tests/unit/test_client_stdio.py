@@ -521,6 +521,94 @@ def test_a_log_line_is_heard_though_a_subscription_began_after_the_call(folder: 
 # Children that do nothing
 
 
+FLOOD = """
+request = read()
+for number in range(COUNT):
+    sys.stdout.write('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":%d}}'
+        % (request["id"], number + 1) + chr(10))
+reply(request, number=COUNT)
+start("flooded")
+"""
+
+
+@pytest.mark.parametrize("members", ["", '"id":7,'])
+def test_a_server_that_floods_is_not_kept_in_memory_and_its_reply_arrives(
+    members: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The callback takes nothing until all was written, and the little that is then in the pipe was read."""
+    count, told = process.MOST_UNREAD * 5, []
+
+    async def visit() -> None:
+        async def progress(done: float, *_: Any) -> None:
+            told.append(done)
+            if len(told) == 1:
+                await until(lambda: bool(pids(folder, "flooded")))
+                await asyncio.sleep(0.5)
+
+        flood = FLOOD.replace("COUNT", str(count)).replace('"method"', members + '"method"')
+        async with Client(bad(flood, folder), **SILENT) as client:
+            assert await content(client, progress_callback=progress) == {"number": count}
+
+    run(visit())
+    assert process.MOST_UNREAD <= len(told) < process.MOST_UNREAD * 2
+    assert told == sorted(told)
+    assert 1 <= len([record for record in caplog.records if "passed over" in record.getMessage()]) <= 4
+
+
+def test_a_reply_that_is_too_deep_ends_its_call(folder: Path) -> None:
+    deep = "request = read()\nsay({'id': request['id'], 'result': json.loads('[' * 400 + ']' * 400)})\n"
+
+    async def visit() -> None:
+        async with Client(bad(deep + ECHO, folder), **SILENT) as client:
+            with pytest.raises(InvalidReply, match="cannot be read"):
+                await client.call_tool("it")
+            assert (await content(client))["number"] == 1
+
+    run(visit())
+
+
+ASKING = """
+first = read()
+say({"id": "mine", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object"}}})
+say({"id": "ping", "method": "ping"})
+reply(first)
+second = read()
+reply(second, **second)
+"""
+
+
+def test_a_server_of_this_version_that_asks_by_requests_gets_no_responses(folder: Path) -> None:
+    """ "The client MUST NOT write responses": the next line that the server reads is the next request."""
+
+    async def visit() -> None:
+        async with Client(bad(ASKING, folder), elicitation_callback=accept, **SILENT) as client:
+            await client.call_tool("first")
+            seen = await content(client)
+            assert (seen["method"], seen["params"]["name"]) == ("tools/call", "it")
+
+    run(visit())
+
+
+ENDING = """
+request = read()
+meta = {"io.modelcontextprotocol/subscriptionId": request["id"]}
+say({"method": "notifications/subscriptions/acknowledged", "params": {"notifications": {}, "_meta": meta}})
+say({"method": "notifications/cancelled", "params": {"requestId": request["id"], "reason": "moving", "_meta": meta}})
+say({"id": request["id"], "result": {"resultType": "complete", "_meta": meta}})
+"""
+
+
+def test_why_a_server_ends_a_subscription_is_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def visit() -> None:
+        client = Client(bad(ENDING + ECHO, folder), **SILENT)
+        async with client, client.listen(tools_list_changed=True) as changes:
+            assert [change async for change in changes] == []
+
+    caplog.set_level(logging.INFO, logger="turnwise.client")
+    run(visit())
+    assert "the server ended a subscription: 'moving'" in caplog.text
+
+
 def test_a_child_that_never_answers_is_given_up(folder: Path) -> None:
     async def visit() -> None:
         async with Client(bad("while True: read()", folder), **SILENT) as client:
@@ -569,6 +657,37 @@ def test_a_child_that_ignores_the_end_of_its_input_is_ended_by_force(folder: Pat
         assert not any(is_alive(pid) for pid in pids(folder))
 
     run(visit())
+
+
+def test_a_child_is_not_left_behind_where_its_end_is_not_waited_for(folder: Path) -> None:
+    async def visit() -> None:
+        stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nreply(read())\ntime.sleep(60)"
+        client = Client(bad(stubborn, folder), **SILENT)
+        await client.__aenter__()
+        await content(client)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.__aexit__(), 0.1)
+        assert [Path(f"/proc/{pid}").exists() for pid in pids(folder)] == [False]
+
+    run(visit())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_call_that_is_cancelled_when_the_input_of_the_child_is_closed_is_cancelled(folder: Path) -> None:
+    import uvloop
+
+    async def visit() -> None:
+        async with Client(bad("read()\ntime.sleep(60)", folder), **SILENT) as client:
+            call = asyncio.create_task(client.call_tool("it"))
+            await asyncio.sleep(0.05)
+            client._channel._child.input.close()  # type: ignore[attr-defined]
+            await asyncio.sleep(0.05)
+            call.cancel()
+            await asyncio.wait([call])
+            assert call.cancelled()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(visit())
 
 
 @pytest.mark.usefixtures("quick")

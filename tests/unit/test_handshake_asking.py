@@ -38,11 +38,13 @@ from tests.unit.handshaken import (
 )
 from turnwise import (
     AcceptedElicitation,
+    Client,
     Context,
     Elicit,
     ElicitURL,
     InputRequiredResult,
     ListRoots,
+    MCPError,
     MCPServer,
     Resolve,
     RoundOver,
@@ -302,6 +304,42 @@ def test_questions_that_are_asked_together_go_out_together_and_are_answered_in_a
             reply = await client.next()
             assert (reply["id"], text(reply)) == (call, "Ulm four 1")
             assert client.session.waits == {}
+
+    run(main())
+
+
+@roads
+def test_questions_that_are_open_when_the_server_leaves_all_end_without_a_word(
+    road: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with road(make_server()) as client:
+            await client.call("together", {"how": "gather"})
+            for _ in range(3):
+                await client.next()
+            client.session.wind_up()
+            assert "shutting down" in json.dumps(await client.next())
+            gc.collect()
+            await asyncio.sleep(0)
+
+    run(main())
+    assert "never retrieved" not in caplog.text
+
+
+def test_who_is_asked_when_the_client_is_left_is_not_cancelled() -> None:
+    async def main() -> None:
+        async def thinking(*_: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+        asked = asyncio.Event()
+        client = Client(make_server(), mode="2025-11-25", elicitation_callback=thinking)
+        await client.__aenter__()
+        call = asyncio.create_task(client.call_tool("inline"))
+        await asked.wait()
+        await client.__aexit__()
+        with pytest.raises(MCPError, match="The session has ended"):
+            await call
 
     run(main())
 
@@ -1009,7 +1047,9 @@ def add_closing(server: MCPServer[Any]) -> tuple[asyncio.Event, asyncio.Event]:
     async def slow(ctx: Context, first: bool = False) -> str:
         if first:
             await ctx.report_progress(1)
-        ctx.close_stream()
+            ctx.close_stream()
+        else:
+            await ctx.close_sse_stream()
         has_closed.set()
         await may_end.wait()
         return "done"

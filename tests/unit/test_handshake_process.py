@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.ports import free_port
 from tests.unit.handshaken import (
     META,
     NEWEST,
@@ -464,8 +465,7 @@ http {{
 def nginx(upstream: int, place: Path, more: str = f"proxy_read_timeout {int(IDLE * 1000)}ms;") -> Iterator[int]:
     """nginx as it comes, but for its patience."""
     assert NGINX is not None
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     (place / "conf").write_text(CONFIGURED.format(place=place, port=port, upstream=upstream, more=more))
     process = subprocess.Popen([NGINX, "-p", str(place), "-c", str(place / "conf")], stderr=subprocess.PIPE)
     assert process.stderr is not None

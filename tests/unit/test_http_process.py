@@ -438,12 +438,13 @@ def test_a_body_beyond_the_limit_is_refused(process: Process, announced: bool) -
 
 
 def test_another_host_or_origin_is_turned_away(process: Process) -> None:
-    for changes, status in (
-        ({"Host": "evil.example"}, 421),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://localhost:5173"}, 200),
+    for changes, status, words in (
+        ({"Host": "evil.example"}, 421, b"allowed_hosts= or --allowed-host"),
+        ({"Origin": "http://evil.example"}, 403, b"allowed_origins= or --allowed-origin"),
+        ({"Origin": "null"}, 403, b"--allowed-origin"),
+        ({"Origin": "http://localhost:5173"}, 200, b""),
     ):
         with process.connect() as connection:
             connection.sendall(raw(calling("echo", {"text": "x"}), changes=changes))
-            assert reply_to(connection)[0] == status
+            reply = reply_to(connection)
+            assert (reply[0], words in reply[-1]) == (status, True), reply

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -34,6 +34,8 @@ from turnwise import (
     RequestStateSecurity,
     Resolve,
     Sample,
+    SQLitePendingStore,
+    SyncClient,
     TooManyRounds,
     Unanswerable,
     UnknownInputRequest,
@@ -244,8 +246,13 @@ def test_an_answer_changes_nothing_but_the_call_that_it_gives_back() -> None:
         {"seat": accept(value=7)},
         {"seat": accept()},
         {"seat": {"action": "perhaps"}},
-        {"seat": "7A"},
+        {"seat": 7},
         {"seat": None},
+        {"seat": {}},
+        {"seat": {"chair": "7A"}},
+        {"seat": {"value": "7A", "chair": "7B"}},
+        {"seat": {"content": {"value": "7A"}}},
+        {"seat": ["7A"]},
         {"seat": accept(value="7A"), "meal": accept(value="not asked yet")},
     ],
 )
@@ -262,6 +269,69 @@ def test_an_answer_that_does_not_fit_is_refused_and_the_call_still_waits(answers
             assert isinstance(await client.resume(call, {"seat": accept(value="7A")}), Pending)
 
     run(visit())
+
+
+TWO: Json = {"type": "object", "properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "string"}}}
+NONE: Json = {"type": "object", "properties": {}}
+ACTION: Json = {"type": "object", "properties": {"action": {"type": "string"}}}
+FLAG: Json = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+SEVERAL: Json = {"type": "object", "properties": {"extras": {"type": "array", "items": {"enum": ["rice", "bread"]}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "content"),
+    [
+        (FLAG, True, {"sure": True}),
+        (FLAG, False, {"sure": False}),
+        (FLAG, {"sure": True}, {"sure": True}),
+        (FLAG, MappingProxyType({"sure": True}), {"sure": True}),
+        (TWO, {"b": "x"}, {"a": 1, "b": "x"}),
+        (TWO, {"a": 2}, {"a": 2}),
+        (SEVERAL, ["rice"], {"extras": ["rice"]}),
+        (SEVERAL, [], {"extras": []}),
+        (ACTION, "run", {"action": "run"}),
+    ],
+)
+def test_a_plain_answer_accepts_a_form(schema: Any, answer: Any, content: Any) -> None:
+    answered = made(requests={"q": form(schema=schema)}).answered({"q": answer})
+    assert answered.answers == {"q": {"action": "accept", "content": content}}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "told"),
+    [
+        (form(schema=FLAG), "yes", "sure: 'yes' is not of type 'boolean'"),
+        (form(schema=TWO), 5, "the form has 2 fields, a, b: give them by name"),
+        (form(schema=TWO), {"c": 5}, "the form has no field 'c'; it has a, b"),
+        (form(schema=TWO), {"a": "x"}, "a: 'x' is not of type 'integer'"),
+        (form(schema=TWO), {}, "it is empty"),
+        (form(schema=TWO), {"content": {"a": 5}}, "the form has no field 'content'"),
+        (form(schema=NONE), True, "the form has no fields"),
+        (form(schema=ACTION), {"action": "run"}, "action must be"),
+        (form(schema=FLAG), None, "not NoneType"),
+        (page("https://pay.example.com"), True, "not bool"),
+        (page("https://pay.example.com"), {"value": True}, "action must be"),
+        ({"method": "roots/list"}, "file:///home", "not str"),
+    ],
+)
+def test_a_plain_answer_that_says_nothing_clear_is_refused(question: Any, answer: Any, told: str) -> None:
+    call = made(requests={"q": question})
+    with pytest.raises(InvalidAnswer) as refused:
+        call.answered({"q": answer})
+    assert told in refused.value.reason
+    assert call.unanswered == ("q",)
+
+
+def test_a_call_goes_on_with_plain_answers_with_a_store_and_without(tmp_path: Path) -> None:
+    async def visit(store: SQLitePendingStore | None) -> str:
+        async with Client(airline(), pending_store=store) as client:
+            outcome: Any = await client.begin("book", {"flight": "TW 1"})
+            for answer in ("7A", {"value": "rice"}, {"action": "decline"}):
+                outcome = await client.resume(outcome.id if store else outcome, {outcome.unanswered[0]: answer})
+        return said(outcome)
+
+    store = SQLitePendingStore(tmp_path / "calls.db")
+    assert run(visit(None)) == run(visit(store)) == "TW 1: 7A, rice"
 
 
 def test_what_is_done_to_one_answer_does_not_change_the_defaults_of_the_next() -> None:
@@ -518,6 +588,31 @@ def test_a_call_does_not_begin_anew_where_that_is_not_wanted() -> None:
         assert len(tap.requests) == 1
 
     run(visit())
+
+
+def test_a_single_call_of_a_tool_may_be_one_that_is_not_begun_anew() -> None:
+    """Its server goes on with other keys, while somebody thinks about the question."""
+
+    def called(**options: Any) -> None:
+        server = airline()
+
+        def answer(asking: Any, params: Any) -> Any:
+            server.use_keys([OTHER])
+            return accept(value="7A")
+
+        async def visit() -> None:
+            async with Client(server, elicitation_callback=answer) as client:
+                await client.call_tool("book", {"flight": "TW 1"}, **options)
+
+        run(visit())
+        with SyncClient(server, elicitation_callback=answer) as client:
+            client.call_tool("book", {"flight": "TW 1"}, **options)
+
+    called()
+    with pytest.raises(MCPError, match="requestState"):
+        called(restart_expired=False)
+    with pytest.raises(TypeError, match="a call has no option restart"):
+        called(restart=False)
 
 
 def test_a_call_that_begins_anew_counts_its_rounds_anew() -> None:

@@ -525,6 +525,82 @@ def test_where_the_server_fails_the_answers_are_kept_and_anybody_may_go_on(path:
     run(visit())
 
 
+def answered_at_once(method: str, params: Json) -> Json:
+    return {"content": []} if "inputResponses" in params else asking({"q": form()}, "s")
+
+
+@pytest.mark.parametrize("fault", [CallerError("the disk is full"), RuntimeError("the disk is full")])
+def test_a_result_that_came_is_not_lost_where_the_store_cannot_forget_its_call(
+    path: Path, caplog: pytest.LogCaptureFixture, fault: Exception
+) -> None:
+    class Full(SQLitePendingStore):
+        async def forget(self, pending_id: str) -> bool:
+            raise fault
+
+    async def visit() -> None:
+        store = Full(path)
+        async with Client(Peer(answered_at_once), pending_store=store, **SILENT) as client:
+            begun = await client.begin("it")
+            assert isinstance(begun, Pending)
+            assert isinstance(await client.resume(begun, {"q": X}), Done)
+        assert f"call {begun.id}: it is done, and still there to be resumed" in caplog.text
+        await store.aclose()
+
+    run(visit())
+
+
+def test_a_call_that_is_cancelled_ends_so_though_the_store_has_it_no_longer(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def visit() -> None:
+        under_way = asyncio.Event()
+
+        async def answer(method: str, params: Json) -> Json:
+            if "inputResponses" in params:
+                under_way.set()
+                await asyncio.Event().wait()
+            return asking({"q": form()}, "s")
+
+        async with opened(path) as store, Client(Peer(answer), pending_store=store, **SILENT) as client:
+            begun = await client.begin("it")
+            assert isinstance(begun, Pending)
+            resumed = asyncio.create_task(client.resume(begun, {"q": X}))
+            await under_way.wait()
+            await store.forget(begun.id)
+            resumed.cancel()
+            await asyncio.wait([resumed])
+            assert resumed.cancelled()
+
+    run(visit())
+    assert "its claim is not given back" in caplog.text
+
+
+def test_a_call_that_is_cancelled_while_it_is_claimed_is_given_back(path: Path) -> None:
+    class Slow(SQLitePendingStore):
+        async def claim(self, pending_id: str, seconds: float) -> Pending:
+            claimed = await super().claim(pending_id, seconds)
+            under_way.set()
+            await asyncio.sleep(0.05)
+            return claimed
+
+    under_way = asyncio.Event()
+
+    async def visit() -> None:
+        store = Slow(path)
+        async with Client(Peer(answered_at_once), pending_store=store, **SILENT) as client:
+            begun = await client.begin("it")
+            assert isinstance(begun, Pending)
+            resumed = asyncio.create_task(client.resume(begun, {"q": X}))
+            await under_way.wait()
+            resumed.cancel()
+            await asyncio.wait([resumed])
+            assert resumed.cancelled()
+            assert isinstance(await client.resume(begun.id), Done)
+        await store.aclose()
+
+    run(visit())
+
+
 def test_while_one_client_carries_a_call_on_another_is_told(path: Path) -> None:
     async def visit() -> None:
         under_way, release = asyncio.Event(), asyncio.Event()
@@ -594,3 +670,19 @@ def test_a_client_of_another_server_changes_nothing(path: Path) -> None:
             assert await store.get("one") == kept
 
     run(visit())
+
+
+def test_a_call_that_cannot_be_read_hides_none_of_the_others(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with opened(path) as store:
+            await store.keep(made("one"))
+            await store.keep(made("two"))
+            with sqlite3.connect(path) as database:
+                database.execute("UPDATE pending SET body = ? WHERE id = 'one'", ('{"a":' * 300 + "1" + "}" * 300,))
+            database.close()
+            assert [pending.id for pending in await store.list()] == ["two"]
+            with pytest.raises(CallerError):
+                await store.get("one")
+
+    run(work())
+    assert "call one cannot be read, and is passed over" in caplog.text

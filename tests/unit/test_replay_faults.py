@@ -309,6 +309,11 @@ def test_an_option_of_the_wrong_kind_is_refused_at_once(options: dict[str, Any],
     assert words in str(refused.value)
 
 
+def test_a_tools_budget_of_the_wrong_kind_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="budget is a Budget"):
+        MCPServer("s").add_tool(ask, "it", budget={"rounds": 3})  # type: ignore[arg-type]
+
+
 def test_a_policy_that_has_to_be_awaited_is_refused() -> None:
     async def policy(load: Any) -> bool:
         return False

@@ -38,9 +38,12 @@ from turnwise import (
     MemoryStore,
     Overload,
     ReplayMismatch,
+    RequestStateSecurity,
     RoundOver,
     StepFailed,
+    StoreFull,
 )
+from turnwise._guards import Begun, Known, Running
 from turnwise._messages import Post
 from turnwise._shedding import Gauge
 from turnwise.testing import connect
@@ -110,6 +113,53 @@ def test_a_flow_that_goes_round_for_ever_is_ended(caplog: pytest.LogCaptureFixtu
     assert len(results) == 5
     assert tool_error(results[-1]) == "The tool failed; the server's log says why."
     assert "EndlessFlow: the flow asked 4 times without an end" in caplog.text
+
+
+def test_a_tool_may_have_a_budget_of_its_own() -> None:
+    server = instance(without_end, budget=Budget(rounds=4))
+    server.add_tool(without_end, "short", budget=Budget(rounds=2))
+
+    async def played(name: str) -> int:
+        async with connect(server) as client:
+            client.capabilities = {"elicitation": {}}
+            last, rounds = await client.request("tools/call", {"name": name}), 1
+            while last["resultType"] == "input_required":
+                answers = {key: said("yes") for key in last["inputRequests"]}
+                params = {"name": name, "inputResponses": answers, "requestState": last["requestState"]}
+                last, rounds = await client.request("tools/call", params), rounds + 1
+            return rounds
+
+    assert [asyncio.run(played(name)) for name in ("it", "short")] == [5, 3]
+
+
+class Lasting(MemoryStore):
+    """Notes how long it is to remember."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ttls: list[float] = []
+
+    async def begin(self, key: str, ttl: float) -> Begun | Running | Known:
+        self.ttls.append(ttl)
+        return await super().begin(key, ttl)
+
+
+@pytest.mark.parametrize("own", [Budget(deadline=500), Budget(deadline=5)])
+def test_what_was_done_is_remembered_for_as_long_as_the_tools_own_flows_may_take(own: Budget) -> None:
+    async def tool(ctx: Context) -> str:
+        return await ctx.step(str, 1, once=True)
+
+    async def run() -> list[float]:
+        store = Lasting()
+        server = instance(tool, store, Budget(deadline=50))
+        server.add_tool(tool, "its_own", budget=own)
+        async with connect(server) as client:
+            for name in ("it", "its_own"):
+                assert text(await client.request("tools/call", {"name": name})) == "1"
+        return store.ttls
+
+    usual, other = asyncio.run(run())
+    assert other - usual == own.deadline - 50
 
 
 async def at(server: MCPServer[Any], now: float, last: Result | None = None) -> Any:
@@ -223,6 +273,78 @@ def test_what_is_too_large_for_a_token_waits_in_the_store() -> None:
             assert not any(letters * 20 in kept for letters in "xwza")
 
     asyncio.run(run())
+
+
+def test_clients_that_leave_their_large_answers_behind_fill_the_memory_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server without keys or a store has one in memory, for whoever comes."""
+    monkeypatch.setattr("turnwise._guards.BLOB_BYTES", 20_000)
+
+    async def run(max_bytes: int) -> tuple[list[Result], int]:
+        server: MCPServer[Any] = MCPServer("default", budget=Budget(spill_bytes=1000, max_bytes=max_bytes))
+
+        async def tool(ctx: Context) -> str:
+            await ask(ctx, 2)
+            return "done"
+
+        server.add_tool(tool, "it")
+        store: Any = server._store
+        async with connect(server) as client:
+            seconds = [await send(client, await send(client), "x" * 3000) for _ in range(20)]
+            held = sum(len(blob) for _, blob in store._blobs.values())
+            if max_bytes > 3000:
+                assert {text(await send(client, second)) for second in seconds} == {"done"}
+        return seconds, held
+
+    seconds, held = asyncio.run(run(100_000))
+    assert 10_000 < held <= 20_000
+    assert {len(second["requestState"]) > 3000 for second in seconds} == {False, True}
+    assert "cannot be made smaller" in caplog.text
+    seconds, held = asyncio.run(run(2000))
+    assert 10_000 < held <= 20_000
+    assert tool_error(seconds[-1]) == "The tool failed; the server's log says why."
+    assert "LedgerTooLarge" in caplog.text
+
+
+def test_a_store_in_memory_has_room_again_when_the_time_of_large_entries_is_over() -> None:
+    async def run() -> None:
+        now = 0.0
+        store = MemoryStore(lambda: now, blob_bytes=100)
+        await store.begin("guard", 1000)
+        await store.put("a", b"x" * 60, 10)
+        for _ in range(3):
+            await store.put("a", b"x" * 60, 10)
+        with pytest.raises(StoreFull, match="all the room"):
+            await store.put("b", b"x" * 60, 10)
+        assert await store.get("a") == b"x" * 60
+        now = 11.0
+        await store.put("b", b"x" * 60, 10)
+        assert (await store.get("a"), await store.get("b")) == (None, b"x" * 60)
+        assert await store.find("guard") == Running()
+
+    asyncio.run(run())
+
+
+def test_a_large_entry_lives_as_long_as_its_token_and_a_guard_as_long_as_its_flow() -> None:
+    class Noting(Lasting):
+        async def put(self, key: str, blob: bytes, ttl: float) -> None:
+            put.append(ttl)
+            await super().put(key, blob, ttl)
+
+    put: list[float] = []
+
+    async def tool(ctx: Context) -> str:
+        await ctx.step(lambda: "x" * 3000, name="large", once=True)
+        await ask(ctx)
+        return "done"
+
+    store = Noting()
+    assert text(rounds(tool, store, Budget(spill_bytes=1000, deadline=50_000))[-1]) == "done"
+    state_ttl = RequestStateSecurity(keys=[b"k" * 32]).ttl
+    assert set(store.ttls) == {50_000 + state_ttl}
+    assert all(state_ttl < ttl < 2 * state_ttl for ttl in put)
+    assert put
 
 
 @pytest.mark.parametrize("loss", ["blobs", "store"])

@@ -13,6 +13,8 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import time as now
 from typing import Any
@@ -32,6 +34,7 @@ from turnwise import (
     OpenTelemetry,
     RequestStateSecurity,
     SQLiteTaskStore,
+    StepFailed,
     ToolError,
     step,
 )
@@ -59,7 +62,12 @@ class Spans:
         return MCPServer("told", request_state_security=security, telemetry=OpenTelemetry(self.provider), **options)
 
     def found(self) -> list[ReadableSpan]:
-        return list(self._exporter.get_finished_spans())
+        """Those of rounds, in their order."""
+        return [span for span in self._exporter.get_finished_spans() if span.kind is SpanKind.SERVER]
+
+    def steps(self) -> list[ReadableSpan]:
+        """Those of steps, in the order in which they ended."""
+        return [span for span in self._exporter.get_finished_spans() if span.name.startswith("step ")]
 
 
 def facts(span: ReadableSpan) -> dict[str, Any]:
@@ -198,7 +206,7 @@ def test_where_the_caller_has_no_trace_the_span_around_the_request_is_the_parent
 
 
 @pytest.mark.parametrize("single_use", [False, True])
-def test_while_a_function_runs_its_span_is_the_current_one_in_its_steps_too(single_use: bool) -> None:
+def test_while_a_function_or_a_step_runs_its_span_is_the_current_one(single_use: bool) -> None:
     spans = Spans()
     seen: list[int] = []
 
@@ -212,14 +220,75 @@ def test_while_a_function_runs_its_span_is_the_current_one_in_its_steps_too(sing
         return "done"
 
     played(spans.server(store=MemoryStore()), tool, single_use=single_use)
-    assert seen == [id_of(spans.found()[1])] * 2
+    assert seen == [id_of(spans.found()[1]), id_of(spans.steps()[0])]
+
+
+def test_a_step_is_a_span_below_the_round_that_took_it_and_below_no_other() -> None:
+    spans = Spans()
+
+    async def inner(ctx: Context) -> None:
+        await ctx.step(print, "", name="inner")
+
+    async def tool(card: str, ctx: Context) -> str:
+        await ctx.step(str, 1, name="charge", once=True)
+        await ctx.elicit("Go on?", str)
+        await ctx.step(partial(inner, ctx), name="outer")
+        await asyncio.gather(ctx.step(str, 2, name="left"), ctx.step(str, 3, name="right"))
+        return "done"
+
+    played(spans.server(store=MemoryStore()), tool)
+    steps = {span.name: span for span in spans.steps()}
+    assert len(steps) == len(spans.steps()) == 5, "each was taken once, however often the function was replayed"
+    first, second = spans.found()
+    below = {name: parent_of(span) for name, span in steps.items()}
+    assert below == {
+        "step charge": id_of(first),
+        "step outer#/inner": id_of(steps["step outer"]),
+        "step outer": id_of(second),
+        "step left": id_of(second),
+        "step right": id_of(second),
+    }
+    assert {facts(span)["turnwise.flow.id"] for span in steps.values()} == {facts(first)["turnwise.flow.id"]}
+    assert [facts(steps[name])["turnwise.flow.round"] for name in ("step charge", "step left")] == [1, 2]
+    assert facts(steps["step outer#/inner"])["turnwise.step.key"] == "outer#/inner"
+
+
+def test_a_step_that_failed_has_the_kind_of_its_error() -> None:
+    spans = Spans()
+
+    async def lost(card: str) -> None:
+        raise LookupError(card)
+
+    async def tool(card: str, ctx: Context) -> str:
+        with suppress(StepFailed):
+            await ctx.step(lost, card)
+        return str(await ctx.step(len, card))
+
+    played(spans.server(), tool)
+    failed, good = spans.steps()
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, "LookupError")
+    assert good.status.status_code is StatusCode.UNSET
+    assert SECRET not in failed.to_json()
+
+
+def test_a_step_that_is_given_up_ends_its_span() -> None:
+    spans = Spans()
+
+    async def tool(card: str, ctx: Context) -> str:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ctx.step(asyncio.sleep, 60), 0.01)
+        return "done"
+
+    played(spans.server(), tool)
+    (given_up,) = spans.steps()
+    assert given_up.status.description == "CancelledError"
 
 
 @pytest.mark.parametrize("tool", [pay, fails, refuses])
 def test_nothing_that_was_said_is_in_a_span(tool: Tool) -> None:
     spans = Spans()
     results = played(spans.server(), tool)
-    exported = "".join(span.to_json() for span in spans.found())
+    exported = "".join(span.to_json() for span in (*spans.found(), *spans.steps()))
     assert SECRET not in exported
     assert "address" not in exported
     assert not any(result.get("requestState", SECRET) in exported for result in results)

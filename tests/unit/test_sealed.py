@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import logging
 import math
@@ -268,6 +269,57 @@ def test_tokens_with_more_prefixes_than_are_remembered_still_verify(monkeypatch:
     tokens = [ring.seal(bytes([number])) for number in range(8)]
     for _ in range(2):
         assert [ring.unseal(token) for token in tokens] == [bytes([number]) for number in range(8)]
+
+
+@pytest.mark.parametrize(("letter", "other", "absent"), [("_", "/", "-"), ("-", "+", "_")])
+def test_a_token_in_the_other_alphabet_of_base64_is_refused(letter: str, other: str, absent: str) -> None:
+    rings = (KeyRing([b"%032d" % number]) for number in itertools.count())
+    made = ((ring, ring.seal(b"xxx")) for ring in rings)
+    ring, token = next((ring, token) for ring, token in made if letter in token and absent not in token)
+    assert ring.unseal(token) == b"xxx"
+    with pytest.raises(InvalidRequestState, match="respelled"):
+        ring.unseal(token.replace(letter, other))
+
+
+@pytest.mark.parametrize("keys", ["k" * 40, b"k" * 40, bytearray(40)])
+def test_one_key_is_no_list_of_keys(keys: Any) -> None:
+    with pytest.raises(TypeError, match="a list of keys, not one key"):
+        KeyRing(keys)
+
+
+def test_a_key_is_bytes_or_text() -> None:
+    with pytest.raises(TypeError, match="a key is bytes or text, not int"):
+        KeyRing([7])  # type: ignore[list-item]
+
+
+def test_a_prefix_is_worked_out_once_while_it_is_remembered_and_a_forged_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_sealed, "TOKENS_PER_PREFIX", 1)
+    monkeypatch.setattr(_sealed, "OPENERS_KEPT", 2)
+    ring = KeyRing([KEY])
+    tokens = [ring.seal(b"%d" % number) for number in range(3)]
+    forged = [token[:-4] + ("AAAA" if token[-4:] != "AAAA" else "BBBB") for token in map(ring.seal, [b"x"] * 5)]
+    derive, derived = _sealed.XAES.derive, list[bytes]()
+
+    def counted(self: _sealed.XAES, prefix: bytes) -> Any:
+        derived.append(prefix)
+        return derive(self, prefix)
+
+    monkeypatch.setattr(_sealed.XAES, "derive", counted)
+
+    def cost(*numbers: int) -> int:
+        derived.clear()
+        assert [ring.unseal(tokens[number]) for number in numbers] == [b"%d" % number for number in numbers]
+        return len(derived)
+
+    assert cost(0, 1, 0, 1) == 2
+    for token in forged:
+        with pytest.raises(InvalidRequestState):
+            ring.unseal(token)
+    assert cost(0, 1) == 0
+    assert cost(2) == 1, "in the place of the oldest"
+    assert (cost(1, 2), cost(0)) == (0, 1)
 
 
 # What a token is bound to

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from turnwise import AuthSettings, CacheHint, MCPServer, RequestStateSecurity
+import turnwise
+from turnwise import AuthSettings, CacheHint, InvalidSignature, MCPServer, RequestStateSecurity
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
@@ -99,3 +100,125 @@ def test_a_context_without_its_annotation_is_not_taken_for_an_argument() -> None
 
     with pytest.raises(TypeError, match="ctx: Context"):
         MCPServer("s").add_tool(tool)
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 129, "caf\u00e9", "a/b", "a\n"])
+def test_a_tools_name_has_the_characters_that_every_client_takes(name: str) -> None:
+    with pytest.raises(InvalidSignature, match="1 to 128 of the characters"):
+        MCPServer("names").add_tool(lambda: "it", name)
+    MCPServer("names").add_tool(lambda: "it", "A-z_0.9" + "x" * 121)
+
+
+@pytest.mark.parametrize("milliseconds", [-1, 1.5, True, "60000", None])
+def test_freshness_is_a_whole_number_of_milliseconds(milliseconds: Any) -> None:
+    with pytest.raises(ValueError, match="0 or more"):
+        CacheHint(ttl_ms=milliseconds)
+
+
+# What others call otherwise
+
+
+def test_what_a_server_is_given_by_place_is_in_the_order_of_the_official_one() -> None:
+    icons: Any = []
+    server = MCPServer("bank", "The Bank", "A bank.", "Be polite.", "https://bank.example", icons, "1.2")
+    facts = (server.title, server.description, server.instructions, server.website_url, server.icons, server.version)
+    assert facts == ("The Bank", "A bank.", "Be polite.", "https://bank.example", icons, "1.2")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [("debug", "leave it out"), ("middleware", "wrap the application"), ("list_page_size", "page_size=")],
+)
+def test_an_option_of_another_library_is_refused_with_what_it_is_here(option: str, told: str) -> None:
+    options: Any = {option: None}
+    with pytest.raises(TypeError, match=f"MCPServer has no option '{option}': .*{told}"):
+        MCPServer("s", **options)
+
+
+def test_an_option_that_nobody_knows_is_refused_as_python_does() -> None:
+    options: Any = {"colour": "red"}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        MCPServer("s", **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("stateless_http", "leave it out"),
+        ("json_response", "leave it out"),
+        ("streamable_http_path", "it is path= here"),
+        ("transport_security", "it is allowed_hosts="),
+        ("max_request_body_size", "it is max_body= here"),
+        ("colour", "there are path, host, .*, port, log_level"),
+    ],
+)
+def test_an_option_of_running_is_refused_with_what_it_is_here(option: str, told: str) -> None:
+    with pytest.raises(TypeError, match=f"run has no option '{option}': {told}"):
+        MCPServer("s").run("http", **{option: True})
+
+
+def test_an_option_of_the_application_is_refused_without_those_of_running() -> None:
+    wrong: Any = {"port": 8000}
+    with pytest.raises(TypeError, match=r"asgi has no option 'port': there are path, [a-z_, ]*, witness$"):
+        MCPServer("s").asgi(**wrong)
+
+
+def test_an_option_of_http_is_refused_on_standard_streams_too() -> None:
+    with pytest.raises(TypeError, match="run has no option 'show_banner': leave it out"):
+        MCPServer("s").run(show_banner=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("tags", "goes into meta="),
+        ("output_schema", "structured_output=False"),
+        ("colour", "there are title, .*, budget"),
+    ],
+)
+def test_an_option_of_a_tool_is_refused_with_what_it_is_here(option: str, told: str) -> None:
+    options: Any = {option: None}
+    with pytest.raises(TypeError, match=f"a tool has no option '{option}': .*{told}"):
+        MCPServer("s").tool(**options)(lambda: "x")
+
+
+def test_a_method_of_another_library_is_no_attribute_and_it_is_said_what_is() -> None:
+    server: Any = MCPServer("s")
+    with pytest.raises(AttributeError, match=r"'call_tool': .*Client\(server\)"):
+        _ = server.call_tool
+    with pytest.raises(AttributeError, match=r"has no attribute 'colour'$"):
+        _ = server.colour
+    assert not hasattr(server, "mount")
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "debug"])
+def test_the_level_of_the_log_is_that_of_the_run(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: seen.append(options))
+    monkeypatch.setattr("turnwise.transports.uvicorn.make_server", lambda *args, **options: Run(seen, args[3]))
+    MCPServer("s", log_level=level).run("http")
+    MCPServer("s", log_level=level).run("http", log_level="error")
+    MCPServer("s").run("http")
+    assert seen == [{"level": "DEBUG"}, "debug", {"level": "DEBUG"}, "error", "info"]
+
+
+class Run:
+    """Stands for a web server that is told a level."""
+
+    def __init__(self, seen: list[Any], level: str) -> None:
+        self.seen = seen
+        self.level = level
+
+    def run(self) -> None:
+        self.seen.append(self.level)
+
+
+@pytest.mark.parametrize("level", ["loud", 10])
+def test_a_level_that_nobody_knows_is_refused(level: Any) -> None:
+    with pytest.raises(ValueError, match="log_level is DEBUG"):
+        MCPServer("s", log_level=level)
+
+
+def test_names_that_are_imported_later_are_listed_with_the_others() -> None:
+    assert set(turnwise.__all__) <= set(dir(turnwise))
+    assert {"Client", "SyncClient", "Icon"} <= set(dir(turnwise))

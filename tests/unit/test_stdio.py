@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Queue
@@ -361,6 +363,37 @@ def test_a_tool_that_will_not_be_cancelled_is_not_answered_either() -> None:
         assert [message["id"] for message in (process.read(), *process.end())] == [2]
 
 
+GUARDED = r"""
+from turnwise import AuthSettings, MCPServer
+
+class Nobody:
+    async def verify_token(self, token):
+        return None
+
+settings = AuthSettings(issuer_url="https://example.com", resource_server_url="https://example.com/mcp")
+server = MCPServer("guarded", token_verifier=Nobody(), auth=settings)
+
+@server.tool()
+async def echo(text: str) -> str:
+    return text
+
+server.run("stdio")
+"""
+
+
+def test_authorization_is_for_http_alone() -> None:
+    """ "Implementations using an STDIO transport SHOULD NOT follow this specification" of authorization."""
+    told = run(line(calling("echo", arguments={"text": "hello"})), GUARDED)
+    assert text(told.replies[1]) == "hello"
+
+
+def test_why_a_client_cancels_is_logged() -> None:
+    script = "import logging; logging.basicConfig(level=logging.INFO)\n" + SERVER
+    told = run(line(calling("hang", 5)) + line(cancelling(5)), script)
+    assert told.messages == []
+    assert "request 5 was cancelled by the client: 'enough'" in told.stderr
+
+
 def test_only_the_very_id_is_cancelled_and_odd_cancellations_are_ignored() -> None:
     with running() as process:
         process.write(calling("wait", 1, progressToken=1))
@@ -444,6 +477,26 @@ def test_a_subscription_that_the_server_ends_gets_its_result_and_is_told_to_be_c
     # that subscription stream."
     cancelled = [message for message in messages if message.get("method") == "notifications/cancelled"]
     assert [message["params"]["requestId"] for message in cancelled] == [7]
+
+
+@pytest.mark.parametrize("leave", ["eof", "interrupt"])
+def test_a_client_that_does_not_read_does_not_keep_the_process_from_ending(leave: str) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SERVER, "hasty"], stdin=pipe, stdout=pipe, stderr=pipe) as popen:
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        popen.stdin.write(line(calling("big", 1, {"size": 1_000_000})))
+        popen.stdin.flush()
+        assert popen.stdout.read(1) == b"{"  # The pipe is full now, or soon.
+        time.sleep(0.2)
+        if leave == "interrupt":
+            popen.send_signal(signal.SIGINT)
+        else:
+            popen.stdin.close()
+        try:
+            assert (popen.wait(PATIENCE) == 0) is (leave == "eof")
+        finally:
+            popen.kill()
 
 
 def test_a_client_that_no_longer_reads_does_not_keep_the_process_from_ending_well() -> None:

@@ -19,6 +19,7 @@ from turnwise import (
     AuthorError,
     Client,
     Context,
+    Elicit,
     MCPServer,
     ReplayMismatch,
     RequestStateSecurity,
@@ -1051,13 +1052,15 @@ def test_a_call_of_one_round_has_a_flow_of_its_own() -> None:
     assert text(rounds(tool)[0]) != text(rounds(tool)[0])
 
 
-@pytest.mark.parametrize("what", ["elicit", "step", "sample"])
+@pytest.mark.parametrize("what", ["elicit", "step", "sample", "ask_all"])
 def test_what_was_begun_and_not_awaited_fails_the_call_instead_of_passing_for_done(what: str) -> None:
     async def tool(ctx: Context) -> str:
         if what == "elicit":
             forgotten: Any = ctx.elicit("Sure?", bool)
         elif what == "sample":
             forgotten = ctx.sample("Write")
+        elif what == "ask_all":
+            forgotten = ctx.ask_all(Elicit("Sure?", bool), Elicit("Really?", bool))
         else:
             forgotten = ctx.step(lambda: "charged", name="charge")
         forgotten.close()

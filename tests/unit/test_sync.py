@@ -327,6 +327,30 @@ def test_it_may_live_in_a_thread_of_its_own() -> None:
     assert said_there == ["TW 1: seat, meal"]
 
 
+def test_two_threads_do_not_use_it_at_the_same_time() -> None:
+    outcomes: list[Any] = []
+    thinking, told = threading.Event(), threading.Event()
+
+    def slowly(asking: Asking, params: Any) -> Json:
+        thinking.set()
+        assert told.wait(PATIENCE)
+        return named(asking, params)
+
+    with SyncClient(in_memory(), elicitation_callback=slowly) as client:
+        thread = threading.Thread(
+            target=lambda: outcomes.append(said(client.call_tool("book", {"flight": "TW 1"}))), daemon=True
+        )
+        thread.start()
+        assert thinking.wait(PATIENCE)
+        for use in (client.list_tools, client.__exit__):
+            with pytest.raises(CallerError, match="another thread is using this client"):
+                use()
+        told.set()
+        thread.join(PATIENCE)
+        assert outcomes == ["TW 1: seat, meal"]
+        assert client.list_tools().tools
+
+
 def test_a_list_may_be_left_in_the_middle() -> None:
     with SyncClient(in_memory()) as client:
         assert next(client.iter_tools()).name == "book"

@@ -45,6 +45,7 @@ from turnwise import (
 )
 from turnwise._messages import Post
 from turnwise._templates import compile_template
+from turnwise.dialects.v2026_07_28 import WATCHED
 
 VERSION = "2026-07-28"
 PROTOCOL = "io.modelcontextprotocol/protocolVersion"
@@ -1507,6 +1508,13 @@ def test_a_listen_acknowledges_first_then_tells_and_ends_with_a_result_under_its
 def test_a_filter_that_is_none_is_invalid_params(wanted: Any) -> None:
     reply = send(LIBRARY, request("subscriptions/listen", {"notifications": wanted}))
     assert (reply.error["code"], reply.notes) == (-32602, [])
+
+
+def test_a_subscription_is_about_so_many_resources_and_no_more() -> None:
+    wanted = {"resourceSubscriptions": [f"memo://{number}" for number in range(WATCHED + 1)]}
+    reply = send(LIBRARY, request("subscriptions/listen", {"notifications": wanted}))
+    assert (reply.status, reply.error["code"], reply.notes) == (400, -32602, [])
+    assert reply.error["message"] == "at most 1000 resources are watched at a time"
 
 
 class AskedBus(InMemoryBus):

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from .._json import decode, encode
-from .._schemas import Check, check_for_peers
+from .._json import decode_deep, encode, is_deeper
+from .._schemas import MOST_STEPS, Check, read_for_peers
 from ..errors import CallbackFailed, InvalidAnswer, MalformedQuestion, UnknownInputRequest
 from .asking import wire_dict
 from .words import ELICIT, FORM, ROOTS, SAMPLE, URL
@@ -21,7 +21,13 @@ from .words import ELICIT, FORM, ROOTS, SAMPLE, URL
 if TYPE_CHECKING:
     from mcp_types import InputRequest
 
-LARGEST_SCHEMA = 64 * 1024
+LARGEST_SCHEMA, DEEPEST = 64 * 1024, 180
+"""Bytes and levels of a form's schema."""
+LARGEST_ROUND, MOST_OF_ROUND = 1024 * 1024, 100_000
+"""Bytes of all schemas of a round, and the steps that it may take to read them."""
+FEW = MOST_OF_ROUND // MOST_STEPS
+"""So many forms cannot be too much for a round, whatever they are."""
+SMALL = 4 * 1024
 _NO_CONTENT = ("decline", "cancel")
 _TYPES = {"string": str, "integer": int, "boolean": bool}
 _TYPE_WORDS = {"type", "title", "description", "default"}
@@ -139,6 +145,8 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
         raise InvalidAnswer(key, "content must be an object")
     form = _form(key, params)
     whole = {**copy.deepcopy(form.defaults), **(content or {})} if form.defaults else dict(content or {})
+    if len(whole) > 1:
+        whole = {name: whole[name] for name in dict.fromkeys((*form.names, *whole)) if name in whole}
     if not form.is_plainly_met(whole):
         try:
             form.check(whole)
@@ -148,12 +156,15 @@ def _elicited(key: str, params: Mapping[str, Any], answer: dict[str, Any]) -> di
 
 
 class _Form(NamedTuple):
-    """A form's schema, ready to be held against answers. `plain` are the properties of which only the type matters."""
+    """A form's schema, ready to be held against answers. `plain` are the properties of which only the type matters,
+    `names` all of them in their order.
+    """
 
     check: Check
     defaults: Mapping[str, Any]
     plain: Mapping[str, type]
     required: frozenset[str]
+    names: tuple[str, ...]
 
     def is_plainly_met(self, content: Mapping[str, Any]) -> bool:
         """Whether content fits so obviously that the whole schema need not be asked."""
@@ -163,25 +174,81 @@ class _Form(NamedTuple):
         )
 
 
+def check_round(requests: Mapping[str, Any]) -> None:
+    """MalformedQuestion where the forms of a round together take longer to read than anybody is kept waiting for."""
+    size, steps = 0, 0.0
+    for key, request in requests.items() if len(requests) > FEW else ():
+        params = request.get("params") if isinstance(request, dict) else None
+        schema = params.get("requestedSchema") if isinstance(params, dict) else None
+        try:
+            text = encode(schema) if isinstance(schema, dict) else b""
+        except (ValueError, RecursionError):  # It is told of where the question is looked at.
+            continue
+        size += len(text)
+        steps += compiled_form(text)[1] if 0 < len(text) <= LARGEST_SCHEMA and size <= LARGEST_ROUND else 0
+        if size > LARGEST_ROUND or steps > MOST_OF_ROUND:
+            most = f"{LARGEST_ROUND} bytes and {MOST_OF_ROUND} steps to read"
+            raise MalformedQuestion(key, f"the schemas of a round have at most {most}, and here it has more")
+
+
+def check_questions(requests: Mapping[str, Any]) -> dict[str, Any]:
+    """What `check_question` gives for each question of a round, or raises for the first that it raises for."""
+    check_round(requests)
+    return {key: check_question(key, request) for key, request in requests.items()}
+
+
+def read_form(schema: Mapping[str, Any]) -> "_Form":
+    """A form's schema, compiled once; ValueError where it cannot be used."""
+    try:
+        text = encode(schema)
+    except RecursionError:
+        raise ValueError(f"it is more than {DEEPEST} levels deep") from None
+    if len(text) > LARGEST_SCHEMA:
+        raise ValueError(f"it has {len(text)} bytes, and at most {LARGEST_SCHEMA} are taken")
+    found, _ = compiled_form(text)
+    if isinstance(found, str):
+        raise ValueError(found)
+    return found
+
+
 def _form(key: str, params: Mapping[str, Any]) -> _Form:
     schema = params.get("requestedSchema")
+    if isinstance(schema, str):  # As a question is kept that can only be refused.
+        bounds = f"{LARGEST_SCHEMA // 1024} kB or deeper than {DEEPEST} levels"
+        raise MalformedQuestion(key, f"its schema is no JSON Schema, or larger than {bounds}")
     if not isinstance(schema, dict):
         raise MalformedQuestion(key, "it has no schema for its answer")
     try:
-        if len(text := encode(schema)) > LARGEST_SCHEMA:
-            raise ValueError(f"it has {len(text)} bytes, and at most {LARGEST_SCHEMA} are taken")
-        return _compiled(text)
+        return read_form(schema)
     except ValueError as error:
-        raise MalformedQuestion(key, f"its schema is none: {error}") from None
+        raise MalformedQuestion(key, f"its schema cannot be used: {error}") from None
 
 
-@lru_cache(maxsize=256)
-def _compiled(text: bytes) -> _Form:
-    schema = decode(text)
+def compiled_form(text: bytes) -> "tuple[_Form | str, float]":
+    """A form, or why there is none, and how many steps it took to find out. All of a round are kept."""
+    return _of_small(text) if len(text) <= SMALL else _of_large(text)
+
+
+def _tried(text: bytes) -> "tuple[_Form | str, float]":
+    try:
+        return _made(decode_deep(text))
+    except ValueError as error:
+        return str(error), 0
+
+
+_of_small = lru_cache(maxsize=2048)(_tried)
+_of_large = lru_cache(maxsize=LARGEST_ROUND // SMALL)(_tried)
+
+
+def _made(schema: Any) -> "tuple[_Form | str, float]":
+    if is_deeper(schema, DEEPEST):
+        raise ValueError(f"it is more than {DEEPEST} levels deep")
     properties = schema.get("properties", {})
     if schema.get("type") != "object" or not isinstance(properties, dict):
         raise ValueError("a form is an object with properties")
-    check = check_for_peers(schema)
+    check, steps = read_for_peers(schema)
+    if isinstance(check, str):
+        return check, steps
     parts = {name: part for name, part in properties.items() if isinstance(part, dict)}
     defaults = {name: part["default"] for name, part in parts.items() if "default" in part}
     plain = (
@@ -193,7 +260,7 @@ def _compiled(text: bytes) -> _Form:
             if not part.keys() - _TYPE_WORDS and isinstance(part.get("type"), str) and part["type"] in _TYPES
         }
     )
-    return _Form(check, defaults, plain, frozenset(schema.get("required", ())))
+    return _Form(check, defaults, plain, frozenset(schema.get("required", ())), tuple(properties)), steps
 
 
 def page_facts(key: str, url: Any) -> tuple[str, str, tuple[str, ...]]:

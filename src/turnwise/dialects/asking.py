@@ -6,13 +6,14 @@ asks again.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 
 from .._binding import read_json
 from .._json import encode
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 
 _PRIMITIVES = {"string", "integer", "number", "boolean"}
 _FORMATS = {"email", "uri", "date", "date-time"}
+_TAKEN = (
+    "a form is made of a pydantic model, a dataclass, a list of texts to choose from, or a plain type: str, int, "
+    "float, bool, date, datetime, an Enum or a Literal, or list[...] of one of those two"
+)
 
 
 def question(marker: Marker) -> Question:
@@ -68,6 +73,10 @@ def form(message: str, schema: Any, key: str | None) -> Question:
     """A form. Its schema is rendered once per type, and its question once for as long as it is in use."""
     if isinstance(schema, type):
         return _known_form(message, schema, key)
+    if isinstance(schema, list):
+        schema = _choice(schema)
+    elif not isinstance(schema, Hashable):
+        raise InvalidSignature(f"{_shown(schema)}: {_TAKEN}")
     # Literals with the same members in another order are equal, and not the same form.
     return _known_form(message, schema, key, repr(schema))
 
@@ -85,10 +94,10 @@ def _known_form(message: str, schema: Any, key: str | None, spelled: str = "") -
 
 @lru_cache(maxsize=512)
 def _form_of(schema: type[Any], spelled: str) -> _Form:
-    model, is_single = _form_type(schema)
-    requested = _rendered(model)
+    is_single = not (isinstance(schema, type) and (issubclass(schema, BaseModel) or is_dataclass(schema)))
+    requested, validator = _read_type(schema, is_single)
     known = requested["properties"].keys()
-    validate = model.__pydantic_validator__.validate_python
+    validate = validator.validate_python
 
     def single(content: Any) -> Any:
         return validate(content).value
@@ -99,7 +108,7 @@ def _form_of(schema: type[Any], spelled: str) -> _Form:
         try:
             data = validate(answer["content"])
         except ValidationError:
-            data = read_json(model, answer["content"])
+            data = read_json(validator, answer["content"])
         return AcceptedElicitation(data.value if is_single else data)
 
     def tidy(answer: Any) -> tuple[str, Any]:
@@ -249,25 +258,48 @@ def _read_roots(answer: Any) -> Any:
     return _types().ListRootsResult.model_validate(answer).roots
 
 
-def _form_type(schema: type[Any]) -> tuple[Any, bool]:
-    """The model that a form is of, and whether it stands for a single value: a plain type is a form with one field."""
-    if isinstance(schema, type) and issubclass(schema, BaseModel):
-        return schema, False
-    return create_model("Answer", value=(schema, ...)), True
+def _choice(texts: list[Any]) -> Any:
+    """A choice of one of these."""
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise InvalidSignature(f"{_shown(texts)}: a list to choose from has texts, and at least one; {_TAKEN}")
+    literal: Any = Literal
+    return literal[tuple(texts)]
 
 
-def _rendered(model: type[BaseModel]) -> dict[str, Any]:
-    """A model as a form. Of its names only those of its fields are shown, so renaming a class changes no question."""
-    schema = model.model_json_schema()
+def _shown(schema: Any) -> str:
+    name = schema.__name__ if isinstance(schema, type) else repr(schema)
+    return name if len(name) <= 80 else f"{name[:80]}…"
+
+
+def _read_type(schema: Any, is_single: bool) -> tuple[dict[str, Any], Any]:
+    """The form that a type is, and what reads its answers: a plain type is a form with one field."""
+    kind = schema
+    try:
+        if is_single:
+            kind = create_model("Answer", value=(schema, ...))
+        if issubclass(kind, BaseModel):
+            return _rendered(_shown(schema), kind.model_json_schema(), is_single), kind.__pydantic_validator__
+        adapter = TypeAdapter(kind)
+        adapter.rebuild()  # Says which name is missing, where one is.
+        return _rendered(_shown(schema), adapter.json_schema(), is_single), adapter.validator
+    except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+        told = _TAKEN if is_single else error.message.partition("\n")[0]
+        raise InvalidSignature(f"{_shown(schema)}: {told}") from None
+
+
+def _rendered(name: str, schema: Mapping[str, Any], is_single: bool) -> dict[str, Any]:
+    """A type as a form. Of its names only those of its fields are shown, so renaming a class changes no question."""
     if schema.get("type") != "object":
-        raise InvalidSignature(f"{model.__name__}: a form is a flat object")
+        raise InvalidSignature(f"{name}: a form is a flat object")
     definitions = schema.get("$defs", {})
-    properties = {name: _flat(part, definitions) for name, part in schema.get("properties", {}).items()}
-    for name, part in properties.items():
-        part.setdefault("title", name.replace("_", " ").title())
+    properties = {field: _flat(part, definitions) for field, part in schema.get("properties", {}).items()}
+    for field, part in properties.items():
+        part.setdefault("title", field.replace("_", " ").title())
+        if not _is_primitive(part) and is_single:
+            raise InvalidSignature(f"{name}: {_TAKEN}")
         if not _is_primitive(part):
             raise InvalidSignature(
-                f"{model.__name__}.{name}: forms are flat and take plain values and choices; "
+                f"{name}.{field}: forms are flat and take plain values and choices; "
                 "move the fields of a nested model up, or ask twice"
             )
     required = {"required": schema["required"]} if "required" in schema else {}

@@ -258,6 +258,7 @@ class Handshake:
         if method == "notifications/cancelled" and isinstance(params, dict):
             request_id: Any = params.get("requestId")
             if type(request_id) in (str, int):
+                log.info("request %r was cancelled by the client: %.200r", request_id, params.get("reason"))
                 if (task := session.calls.get(request_id)) is not None:
                     task.cancel()
                 elif post.tracker is not None:

@@ -76,6 +76,13 @@ def _after(names: list[str], cursor: Any) -> int:
         raise InvalidParams("Invalid cursor") from None
 
 
+def checked_hints(hints: Mapping[str, CacheHint]) -> dict[str, CacheHint]:
+    """Hints for results that can be cached; ValueError for one that cannot."""
+    if unknown := [method for method in hints if method not in CACHEABLE]:
+        raise ValueError(f"cache_hints: results of {unknown[0]} are not cacheable; those of {', '.join(CACHEABLE)} are")
+    return dict(hints)
+
+
 def cache_members(hint: CacheHint) -> dict[str, Any]:
     """The caching hints of a complete result."""
     return {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope}

@@ -4,6 +4,7 @@ The extension of 2026-07-28 (SEP-2663) came last and is the simplest; 2025-11-25
 of SEP-2322 changed how those ask, and the first draft wrote them its own way.
 """
 
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +31,12 @@ def bare(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in params.items() if name not in ("inputResponses", "requestState", "task")}
 
 
+def new_id(version: str) -> str:
+    """A name for a task that nobody guesses. Those of other versions than the extension's begin with their version."""
+    name = secrets.token_hex(20)
+    return name if version == VERSION else f"{version}.{name}"
+
+
 class Shape:
     """Tasks in 2026-07-28: the server decides, where the client has declared that it takes them."""
 
@@ -46,8 +53,10 @@ class Shape:
         return isinstance(extensions, dict) and isinstance(extensions.get(TASKS), dict)
 
     def check(self, call: Call) -> None:
-        """Turn those away who take no tasks."""
-        if not self.takes(call):
+        """Turn those away who take no tasks. "Servers that simultaneously support the 2025-11-25 Tasks specification
+        [...] SHOULD continue to permit `tasks/get` and `tasks/cancel` requests from such clients".
+        """
+        if not self.takes(call) and not _is_older(call):
             raise MissingClientCapability(NEEDED)
 
     def check_plain(self, call: Call, support: str | None) -> None:
@@ -164,6 +173,15 @@ class FirstDraft(Approved):
     def word(self, status: str) -> str:
         """A status, as the draft spells it."""
         return status.capitalize() if status in ("working", "completed") else status
+
+
+def _is_older(call: Call) -> bool:
+    """Whether a client of 2025-11-25's tasks, which has moved on, asks for one that it began before."""
+    return (
+        call.method in ("tasks/get", "tasks/cancel")
+        and isinstance(call.capabilities.get("tasks"), dict)
+        and call.target.startswith(f"{HANDSHAKES[-1]}.")
+    )
 
 
 SHAPES: Mapping[str, Shape] = {

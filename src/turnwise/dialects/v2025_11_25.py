@@ -99,8 +99,10 @@ async def _asked(session: Session, call: Call, questions: Mapping[str, Question]
                 await call.post.emit(notification("notifications/cancelled", {"requestId": number}))
         raise
     finally:
-        for number, _ in asked.values():
+        for number, future in asked.values():
             session.waits.pop(number, None)
+            if future.done() and not future.cancelled():
+                future.exception()  # Looked at: of several that fail together, one is raised.
 
 
 def _check_answered(question: Question, message: Mapping[str, Any]) -> None:

@@ -46,9 +46,10 @@ from .words import (
 
 log = logging.getLogger("turnwise.server")
 
-FOLLOWED = 1000
-"""So many tasks may one subscription be about."""
+FOLLOWED = WATCHED = 1000
+"""So many tasks, and so many resources, may one subscription be about."""
 _ID = (int, str)
+_RESERVED = frozenset((*range(-32099, -32019), -32002, -32042))
 _VERSION = VERSION.encode()
 
 
@@ -288,7 +289,7 @@ def verdict(error: Exception, text: str) -> Told | None:
     """The one table of this wire."""
     match error:
         case MCPError():
-            return 200, error.code, text, error.data
+            return 200, _lawful(error.code), text, error.data
         case MalformedMessage():
             return error.status, -32600 if error.parsed else -32700, text
         case HeaderMismatch():
@@ -307,6 +308,14 @@ def verdict(error: Exception, text: str) -> Told | None:
             return 200, -32602 if isinstance(error, InvalidArguments) else -32603, text
         case _:
             return None
+
+
+def _lawful(code: int) -> int:
+    """The code of an author's error, unless it is one whose meaning is the specification's alone, or once was."""
+    if code not in _RESERVED:
+        return code
+    log.warning("a function raised MCPError(%d): the code is reserved, so that clients get -32603", code)
+    return -32603
 
 
 def _check(message: Any) -> None:
@@ -355,6 +364,8 @@ def _wanted(asked: Any) -> tuple[set[str], set[str]]:
     uris = asked.get("resourceSubscriptions") or []
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise InvalidParams("notifications.resourceSubscriptions must be a list of URIs", status=400)
+    if len(uris) > WATCHED:
+        raise InvalidParams(f"at most {WATCHED} resources are watched at a time", status=400)
     return {kind for name, kind in FILTER.items() if asked.get(name) is True}, set(uris)
 
 

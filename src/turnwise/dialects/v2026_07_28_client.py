@@ -7,7 +7,8 @@ results, and about which tools may be called twice. It does no I/O.
 import itertools
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from .._json import encode
@@ -32,8 +33,11 @@ from .words import (
 )
 
 LONGEST_STATE = 1024 * 1024
+MOST_OF_OUTPUT = 100_000
+"""So many steps it may take to read the output schema of a tool, when the first result comes."""
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
 UNKNOWN_METHOD = -32601
+_FEW_KEYS = 4
 _DOOR = (401, 403, 421, 429, 503)
 
 _SAFE = {*LISTS, *TARGETS, "server/discover", "completion/complete"} - {"tools/call"} | {
@@ -57,12 +61,12 @@ log = logging.getLogger("turnwise.client")
 
 class Tool(NamedTuple):
     """What has to be known of a tool to call it: headers that repeat arguments, whether it may be called twice, and
-    a check of its results.
+    what makes a check of its results.
     """
 
     marks: Mapping[bytes, tuple[str, ...]]
     safe: bool
-    check: Check | None
+    check: Callable[[], Check | None]
 
 
 class Caller:
@@ -154,18 +158,19 @@ class Caller:
             return False
         hints = tool.get("annotations") or {}
         safe = isinstance(hints, dict) and (hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True)
-        self._tools[name] = Tool(marks, safe, _result_check(name, tool.get("outputSchema")))
+        self._tools[name] = Tool(marks, safe, cache(partial(_result_check, name, tool.get("outputSchema"))))
         return True
 
     def check_result(self, name: str, result: Mapping[str, Any]) -> None:
         """Hold a tool's structured result against the schema that it was listed with."""
         tool = self._tools.get(name)
-        if tool is None or tool.check is None or result.get("isError") is True:
+        check = None if tool is None or result.get("isError") is True else tool.check()
+        if check is None:
             return
         if "structuredContent" not in result:
             raise InvalidReply(f"tool {name!r} has an output schema and returned no structured content")
         try:
-            tool.check(result["structuredContent"])
+            check(result["structuredContent"])
         except ValueError as error:
             raise InvalidReply(f"the result of tool {name!r} does not fit its own schema: {error}") from None
 
@@ -210,9 +215,9 @@ def _result_check(name: str, schema: Any) -> Check | None:
     if not isinstance(schema, Mapping):
         return None
     try:
-        return check_for_peers(schema)
+        return check_for_peers(schema, MOST_OF_OUTPUT)
     except ValueError as error:
-        log.warning("the results of tool %r cannot be checked, its output schema is none: %s", name, error)
+        log.warning("the results of tool %r cannot be checked, its output schema cannot be used: %s", name, error)
         return None
 
 
@@ -262,11 +267,16 @@ def _check_interim(request: Outgoing, result: dict[str, Any], raw: bytes) -> Non
 
 def _check_keys(requests: Mapping[str, Any], raw: bytes) -> None:
     """Two questions under one key would leave one of them unseen. Only a suspicious text is read a second time."""
-    if b"\\" not in raw and all(raw.count(b'"%b"' % key.encode()) == 1 for key in (*requests, "inputRequests")):
-        return
+    if b"\\" not in raw:
+        keys = {b"inputRequests", *(key.encode() for key in requests)}
+        if len(keys) <= _FEW_KEYS:  # To look for each is quicker, where there are not many.
+            if all(raw.count(b'"%b"' % key) == 1 for key in keys):
+                return
+        elif sum(text in keys for text in raw.split(b'"')[1::2]) == len(keys):
+            return
     try:
         json.loads(raw, object_pairs_hook=_unique)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidReply(f"the reply cannot be read: {error}") from None
 
 

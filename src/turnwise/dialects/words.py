@@ -65,6 +65,7 @@ FORM: Mapping[str, Any] = {"elicitation": {"form": {}}}
 URL: Mapping[str, Any] = {"elicitation": {"url": {}}}
 
 INSTANCE = "X-Instance"
+INSTANCE_KEYS = "X-Instance-Keys"
 """The header by which `turnwise serve --instance-header` says who answered."""
 
 MOST_QUESTIONS = 1000

@@ -7,6 +7,7 @@
     │   ├── EffectUnknown            a guarded step was begun earlier, and nobody knows what came of it
     │   └── ClientRefused            the client answered a question with an error
     ├── StepFailed                   a journaled step raised; the same on every replay
+    ├── VerifierUnavailable          a token verifier that cannot know: the client gets 503, and comes back later
     ├── AuthorError                  your mistake, found at registration or while a round is played
     │   ├── InvalidSignature         a function cannot be served as it is written
     │   ├── ReplayMismatch           a recorded step was called again with other arguments
@@ -19,11 +20,13 @@
     │   ├── AlreadyAnswered          somebody else was quicker
     │   │   └── BeingCarriedOn       somebody else has the call at this moment, or died with it a moment ago
     │   ├── HandOverFailed           a call that an inbox did not take; it is in the exception
+    │   ├── StoreFull                a store that takes no more large entries; the tokens stay large
     │   └── UnknownPending           no call with this id is waiting
     └── PeerError                    the peer's mistake, or the peer's word
         ├── MCPError                 a JSON-RPC error: raised by an author to send one, or received
         │   ├── StateExpired         a server that no longer takes the state of a call
-        │   └── URLElicitationRequired  pages that the user has to visit before the call can be served
+        │   ├── URLElicitationRequired  pages that the user has to visit before the call can be served
+        │   └── VisitDeclined        the user did not agree to visit such a page
         ├── MalformedMessage         bytes that are no request of the protocol
         ├── UnknownSession           a session that has ended, or never was
         ├── TooManySessions          more clients than a server keeps sessions for
@@ -71,9 +74,11 @@ from .own import (
     ReplayMismatch,
     RoundOver,
     StepFailed,
+    StoreFull,
     ToolError,
     TurnwiseError,
     UnknownPending,
+    VerifierUnavailable,
 )
 from .peers import (
     AuthorizationFailed,
@@ -144,6 +149,7 @@ __all__ = [
     "RoundOver",
     "StateExpired",
     "StepFailed",
+    "StoreFull",
     "TaskCancelled",
     "TooManyRounds",
     "TooManySessions",
@@ -158,6 +164,7 @@ __all__ = [
     "UnknownResultType",
     "UnknownSession",
     "UnsupportedVersion",
+    "VerifierUnavailable",
     "VisitDeclined",
 ]
 

@@ -49,12 +49,22 @@ class StepFailed(TurnwiseError):
         super().__init__(f"step {key!r} failed with {kind}: {text}")
 
 
+class VerifierUnavailable(TurnwiseError):
+    """Whoever could tell if a token is valid does not answer; the client should come back later."""
+
+    def __init__(self, message: str, *, retry_after: int = 10) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class AuthorError(TurnwiseError):
     """The server's code is at fault; the wire learns nothing but that the call failed."""
 
 
 class InvalidSignature(AuthorError, TypeError):
-    """A function cannot be served as a tool, prompt or resource as it is written."""
+    """A function cannot be served as a tool, prompt or resource as it is written. `where` is its file and line."""
+
+    where: str | None = None
 
 
 class ReplayMismatch(AuthorError):
@@ -141,6 +151,10 @@ class HandOverFailed(CallerError):
     def __init__(self, call: Any, reason: str) -> None:
         self.call = call
         super().__init__(f"call {call.id} was not handed over: {reason}")
+
+
+class StoreFull(CallerError):
+    """A store takes no more large entries. Tokens stay as large as they are; `Budget.max_bytes` says how large."""
 
 
 class UnknownPending(CallerError, LookupError):

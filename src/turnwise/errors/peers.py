@@ -243,7 +243,13 @@ class ConnectionLost(PeerError):
 
 
 class DeadlineExceeded(PeerError, TimeoutError):
-    """The time for one request, or for a whole call, is over; the server was told to stop."""
+    """The time for one request, or for a whole call, is over. The server was told to stop; a call that waits in an
+    inbox by then stays there, and `item` is where.
+    """
+
+    def __init__(self, reason: str, item: Any = None) -> None:
+        self.item = item
+        super().__init__(reason)
 
 
 class HandshakeRequired(PeerError):

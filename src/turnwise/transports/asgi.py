@@ -6,6 +6,7 @@ What is done with a request once it is there is next door, in `exchange`.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from typing_extensions import Unpack
@@ -18,6 +19,11 @@ from .exchange import JSON, Exchange, Front, FrontOptions, Line, Watchman
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Pages = Callable[[Scope], Callable[[Scope, Receive, Send], Awaitable[None]] | None]
+"""Who serves what is beside the endpoint: an application for a request, or None."""
+
+BODY_WITHIN = 60.0
+"""Seconds in which the rest of a body that comes in parts has to come."""
 
 
 class _Asgi:
@@ -33,30 +39,42 @@ class _Asgi:
         self.task = asyncio.current_task()
         self._client = scope.get("client")
         self._body: bytes | None = None
+        self.is_late = False
         self.send = send
         self.receive = receive
+        self.scope = scope
 
     @property
     def client(self) -> str | None:
         return None if self._client is None else str(self._client[0])
 
     async def read(self, most: int) -> bytes | None:
-        if self._body is None:
+        if self._body is None and not self.is_late:
             message = await self.receive()
-            parts, size = [], 0
-            while message["type"] == "http.request":
-                parts.append(message.get("body", b""))
-                size += len(parts[-1])
-                if size > most or not message.get("more_body"):
-                    self._body = parts[0] if len(parts) == 1 else b"".join(parts)
-                    break
-                message = await self.receive()
+            if message["type"] != "http.request":
+                return None
+            self._body = message.get("body", b"")
+            if message.get("more_body"):  # Most come whole, and need no timer.
+                self._body = await self._rest(self._body, most)
         return self._body
+
+    async def _rest(self, first: bytes, most: int) -> bytes | None:
+        parts, size = [first], len(first)
+        try:
+            async with asyncio.timeout(BODY_WITHIN):
+                while size <= most and (message := await self.receive())["type"] == "http.request":
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            self.is_late = True
+        return b"".join(parts) if size > most else None
 
 
 class App(Front):
     """The endpoint, as ASGI serves it. `start` and `stop` frame the server's life where its beginning is announced.
-    `documents` are served as they are, `probes` say how the server is.
+    `documents` are served as they are, `probes` say how the server is, `pages` are the author's own.
     """
 
     def __init__(  # noqa: PLR0913 - by keyword
@@ -69,6 +87,7 @@ class App(Front):
         documents: Mapping[str, bytes] | None = None,
         probes: Mapping[str, Callable[[], str | None]] | None = None,
         attendant: Attendant | None = None,
+        pages: Pages = lambda scope: None,
         **options: Unpack[FrontOptions],
     ) -> None:
         super().__init__(wire, callers, **options)
@@ -77,6 +96,7 @@ class App(Front):
         self._documents = documents or {}
         self._probes = probes or {}
         self._attendant = attendant
+        self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The ASGI entry."""
@@ -107,12 +127,15 @@ class App(Front):
     async def _elsewhere(self, line: Line, exchange: Exchange) -> None:
         assert isinstance(line, _Asgi)
         document = self._documents.get(line.path) if line.method in ("GET", "HEAD") else None
+        page = self._pages(line.scope) if document is None and line.path != self.path else None
         host, origin = line.headers.get(b"host"), line.headers.get(b"origin")
         if document is not None:
             headers = [JSON, (b"content-length", b"%d" % len(document)), (b"access-control-allow-origin", b"*")]
             await exchange.respond(200, headers, document if line.method == "GET" else b"")
-        elif line.path == self.path and (refusal := self._callers.refusal(host, origin)) is not None:
+        elif (page or line.path == self.path) and (refusal := self._callers.refusal(host, origin)) is not None:
             await exchange.refuse(*refusal)
+        elif page is not None:
+            await page(line.scope, line.receive, partial(_passed, line, exchange))
         elif line.path == self.path:
             await self._attended(line, exchange)
         else:
@@ -154,6 +177,11 @@ class App(Front):
             await send({"type": "lifespan.shutdown.failed", "message": f"{type(error).__name__}: {error}"})
             raise
         await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _passed(line: Line, exchange: Exchange, message: MutableMapping[str, Any]) -> None:
+    exchange.status = message.get("status", exchange.status)
+    await line.send(message)
 
 
 async def _ready(reply: Reply) -> Reply:

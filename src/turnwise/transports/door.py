@@ -34,9 +34,9 @@ class Callers:
         """The HTTP status and reason for turning a request away, or None."""
         name = (host or b"").decode("latin-1").strip().lower()
         if not self._host_is_known(name):
-            return 421, "Misdirected request: this Host is not served here; name it in allowed_hosts="
+            return 421, "Misdirected request: this Host is not served here; name it in allowed_hosts= or --allowed-host"
         if origin is not None and not self._origin_is_known(origin.decode("latin-1").strip().lower(), name):
-            return 403, "Forbidden: this Origin may not call; name it in allowed_origins="
+            return 403, "Forbidden: this Origin may not call; name it in allowed_origins= or --allowed-origin"
         return None
 
     def _host_is_known(self, host: str) -> bool:

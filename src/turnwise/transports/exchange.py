@@ -58,10 +58,11 @@ class Witness(Protocol):
 
 class Line(Protocol):
     """A connection that has a request. `reply` takes a whole response at once, where the connection can do that; all
-    else goes ASGI's way.
+    else goes ASGI's way. `is_late` where its body did not come in time.
     """
 
     headers: dict[bytes, bytes]
+    is_late: bool
 
     @property
     def listed(self) -> Headers:
@@ -84,7 +85,7 @@ class Line(Protocol):
         ...
 
     async def read(self, most: int) -> bytes | None:
-        """The body, or as much of it as shows that it is too large; None if the client has gone."""
+        """The body, or as much of it as shows that it is too large; None if the client has gone, or takes too long."""
         ...
 
     def send(self, message: MutableMapping[str, Any], /) -> Awaitable[None]:
@@ -173,29 +174,36 @@ class Front:
         access = await self.admitted(line, exchange, now)
         if access is False:
             return
+        # Who sends a body drop by drop holds no place meanwhile.
+        body = await self._body(line, exchange)
+        if body is None:
+            return
+        post = Post(body, exchange.emit, now, line.headers, access, None, line.task)
         if self._turnstile is None:
-            await self._answered(line, exchange, now, access)
+            await self._answered(post, exchange)
             return
         caller = self._turnstile.caller(exchange.principal, line.headers, line.client)
         if (refusal := self._turnstile.enter(caller, now)) is not None:
             await exchange.refuse(refusal.status, refusal.description, refusal.headers)
             return
         try:
-            await self._answered(line, exchange, now, access)
+            await self._answered(post, exchange)
         finally:
             self._turnstile.leave(caller)
 
-    async def _answered(self, line: Line, exchange: "Exchange", now: float, access: Any) -> None:
+    async def _body(self, line: Line, exchange: "Exchange") -> bytes | None:
         body = await line.read(self._max_body)
-        if body is None:
-            return
-        if len(body) > self._max_body:
+        if line.is_late:
+            await exchange.refuse(408, "The body did not come in time", [(b"connection", b"close")])
+        elif body is not None and len(body) > self._max_body:
             await exchange.refuse(413, f"The body is larger than {self._max_body} bytes")
-            return
+            return None
+        return body
+
+    async def _answered(self, post: Post, exchange: "Exchange") -> None:
         if self._life is not None and self._life.is_needed and not await self._is_alive(self._life):
             await exchange.refuse(503, "The server could not be started")
             return
-        post = Post(body, exchange.emit, now, line.headers, access, None, line.task)
         await exchange.carry(self._wire.answer(post), self._watchman)
 
     def _unwelcome(self, listed: Headers, headers: dict[bytes, bytes]) -> Reason | None:

@@ -65,7 +65,7 @@ class HTTP:
         largest_reply: int = LARGEST_REPLY,
     ) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not _is_host(parts.hostname or ""):
             raise ValueError(f"not the URL of a server: {url!r}")
         if parts.username is not None:
             raise ValueError("credentials do not belong into a URL: pass headers= or auth=")
@@ -82,6 +82,8 @@ class HTTP:
         self.cancels = False
         self.shows_headers = False
         """Whether replies come with the headers that say something of who sent them."""
+        self.may_follow: Callable[[str], bool] | None = None
+        """Where a redirect may lead within the origin; anywhere unless told."""
         self._session: Any = None
         self._is_left = False
         self._last_used = math.inf
@@ -224,6 +226,8 @@ class HTTP:
 
     def _sent(self, verb: str, url: str, headers: dict[str, str], body: bytes) -> Any:
         """The request on its way: a context of the response, or of what an authorization flow got of it."""
+        if self._is_left:
+            raise ConnectionLost("this client was left", sent=False)
         if self._auth is not None:
             return authorized(self._auth, Line(self._session, self._proxy, self._largest), verb, url, headers, body)
         data: Any = body if len(body) < LARGE_BODY else io.BytesIO(body)
@@ -273,6 +277,7 @@ class HTTP:
         try:
             target = urljoin(url, location)
             is_ours = _origin(target) == _origin(self.url) and "@" not in urlsplit(target).netloc
+            is_ours = is_ours and (self.may_follow is None or self.may_follow(target))
         except ValueError:
             is_ours = False
         if response.status not in (307, 308) or not location or not is_ours or "\\" in location:
@@ -301,6 +306,15 @@ class HTTP:
         finally:
             self._streams.discard(response)
         return None
+
+
+def _is_host(name: str) -> bool:
+    """Whether a connection could be asked for under this name at all."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return bool(name) and name.isprintable() and not set(name) & set(" \\/")
 
 
 def _checked(headers: Mapping[str, str]) -> dict[str, str]:

@@ -77,6 +77,9 @@ class _Lane:
         self._event: asyncio.Event | None = None
         self._cycle: RequestResponseCycle | None = None
 
+    is_late = False
+    """The body came before the request was begun."""
+
     @property
     def message_event(self) -> asyncio.Event:
         """Set where the connection is lost."""

@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._json import decode
+from .._json import decode, decode_deep
 from .._messages import Incoming, Notified, Outgoing
 from ..dialects.words import TARGETS
 from ..errors import ConnectionLost, InvalidReply
@@ -23,6 +23,8 @@ LONGEST_LINE = 64 * 1024 * 1024
 GRACE = 2.0
 LAST_WORDS = 0.25
 """Seconds in which what a dead child wrote is still read; something that it started may hold its output open."""
+MOST_UNREAD = 10_000
+"""So many messages may wait for the callbacks of one request; what a server then tells or asks, nobody hears."""
 _LISTEN = "subscriptions/listen"
 _INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV")
 _INHERITED_WINDOWS = ("APPDATA", "COMSPEC", "LOCALAPPDATA", "PATH", "PATHEXT", "SYSTEMROOT", "TEMP", "USERPROFILE")
@@ -35,7 +37,7 @@ class Command:
     """How to start a server. It gets `env` beside the few variables that every program needs, not all of ours."""
 
     args: Sequence[str]
-    env: Mapping[str, str] | None = None
+    env: Mapping[str, str] | None = field(default=None, repr=False)
     cwd: str | Path | None = None
 
     def __post_init__(self) -> None:
@@ -53,8 +55,9 @@ class Process:
     ) -> None:
         self.unasked: Callable[[Any], None] | None = None
         self.cancels = True
+        self.program = command.args[0]
         self._command = command
-        self._number = 0
+        self._number = self._passed_over = 0
         self._owner = owner
         self._cancellation = cancellation
         self._child: _Child | None = None
@@ -91,7 +94,8 @@ class Process:
         except asyncio.CancelledError:
             # It is not waited for: a child that does not read would hold up who no longer waits.
             if (word := self._cancellation(request, "the client no longer waits")) is not None:
-                child.input.write(word + b"\n")
+                with contextlib.suppress(RuntimeError):  # So uvloop says that the input is closed.
+                    child.input.write(word + b"\n")
             raise
         finally:
             child.waiting.pop(request.id, None)
@@ -151,7 +155,7 @@ class Process:
 
     async def _read(self, process: asyncio.subprocess.Process, waiting: "_Waiting", exited: asyncio.Event) -> None:
         """Hand every line to the exchange that waits for it, until the child's output ends, or the child."""
-        fault: Exception = ConnectionLost(f"the server ({self._command.args[0]}) ended before it replied", sent=True)
+        fault: Exception = ConnectionLost(f"the server ({self.program}) ended before it replied", sent=True)
         lines, end = asyncio.create_task(self._lines(process, waiting)), asyncio.create_task(exited.wait())
         try:
             await asyncio.wait([lines, end], return_when=asyncio.FIRST_COMPLETED)
@@ -178,11 +182,24 @@ class Process:
             return
         try:
             message = decode(raw)
-        except ValueError:
-            log.warning("the server wrote a line that is no message: %.200r", raw)
+        except ValueError as error:
+            self._unread(raw, error, waiting)
             return
         for part in message if isinstance(message, list) else (message,):
             self._hand_over(part, raw, waiting)
+
+    def _unread(self, raw: bytes, fault: ValueError, waiting: "_Waiting") -> None:
+        """A reply that is only too deep is one all the same, and nobody has to wait for it any longer."""
+        try:
+            message = decode_deep(raw)
+        except ValueError:
+            message = None
+        found = message.get("id") if isinstance(message, dict) and "method" not in message else None
+        _, queue = waiting.pop(found, (None, None)) if isinstance(found, int | str) else (None, None)
+        if queue is None:
+            log.warning("the server wrote a line that is no message: %.200r", raw)
+        else:
+            queue.put_nowait(InvalidReply(f"the reply cannot be read: {fault}"))
 
     def _hand_over(self, message: Any, raw: bytes, waiting: "_Waiting") -> None:
         request_id = self._owner(message)
@@ -193,12 +210,23 @@ class Process:
             _, queue = found(request_id, (None, None))
         elif request_id is None and isinstance(message, dict):
             queue = _likely(message, waiting)
-        if queue is not None:
+        if queue is not None and queue.qsize() >= MOST_UNREAD and "method" in message:
+            self._flooded(message["method"])
+        elif queue is not None:
             queue.put_nowait((message, raw))
         elif self.unasked is not None and isinstance(message, dict) and "method" in message:
             self.unasked(message)
         else:
             log.debug("a message came for no request that is under way: %.200r", raw)
+
+    def _flooded(self, method: Any) -> None:
+        self._passed_over += 1
+        if self._passed_over % MOST_UNREAD == 1:
+            log.warning(
+                "the server tells more than the callbacks take: %d messages were passed over, the last of them %.50r",
+                self._passed_over,
+                method,
+            )
 
     async def _end(self) -> None:
         """End the child, if there is one, and what it started and left behind."""
@@ -206,17 +234,23 @@ class Process:
         if child is None:
             return
         child.input.close()
-        for force in (None, signal.SIGTERM, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM):
-            if force is not None:
-                _signal(child.pid, force)
+        kill = signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM
+        try:
+            for force in (None, signal.SIGTERM, kill):
+                if force is not None:
+                    _signal(child.pid, force)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(GRACE):
+                        await child.exited.wait()
+                        break
+        finally:  # Who is cancelled meanwhile leaves no child behind: nobody else will come for it.
+            _signal(child.pid, signal.SIGTERM if child.exited.is_set() else kill)
+            child.reader.cancel()
+            child.transport.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GRACE):
                     await child.exited.wait()
-                    break
-        _signal(child.pid, signal.SIGTERM)
-        child.reader.cancel()
         await asyncio.wait([child.reader])
-        child.transport.close()
 
 
 _Waiting = dict[Any, tuple[str, "asyncio.Queue[Any]"]]

@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .._json import decode
+from .._json import decode, decode_deep
 from .._messages import Incoming, Mark
-from ..dialects.words import INSTANCE, SESSION
+from ..dialects.unfit import is_deep_beside_schemas
+from ..dialects.words import INSTANCE, INSTANCE_KEYS, SESSION
 from ..errors import InvalidReply, UnexpectedStatus
 
 if TYPE_CHECKING:
     import aiohttp
 
 _LAST_WORDS = 0.25
-_TELLING = ("WWW-Authenticate", "Retry-After", INSTANCE, "Date", SESSION)
+_TELLING = ("WWW-Authenticate", "Retry-After", INSTANCE, INSTANCE_KEYS, "Date", SESSION)
 
 
 async def body(response: "aiohttp.ClientResponse", largest: int) -> bytes:
@@ -40,9 +41,22 @@ def parts(data: bytes | Mark) -> list[Any]:
 def decoded(data: bytes | Mark) -> Any:
     """What an event says."""
     try:
-        return data if isinstance(data, Mark) else decode(data)
+        return data if isinstance(data, Mark) else _message(data)
     except ValueError as error:
         raise InvalidReply(f"an event of the stream is not JSON: {error}") from None
+
+
+def _message(raw: bytes) -> Any:
+    """A message. One that is too deep is read only where nothing but the schemas of its questions is: those are looked
+    at before they go any further, and can be refused.
+    """
+    try:
+        return decode(raw)
+    except ValueError:
+        message = decode_deep(raw)
+        if is_deep_beside_schemas(message):
+            raise
+        return message
 
 
 def read(response: "aiohttp.ClientResponse", raw: bytes, shows_headers: bool) -> Incoming:
@@ -51,7 +65,7 @@ def read(response: "aiohttp.ClientResponse", raw: bytes, shows_headers: bool) ->
     advice = shown(response) if shows_headers or response.status >= 300 else None
     if kind == "application/json":
         try:
-            return Incoming(response.status, decode(raw), raw, advice)
+            return Incoming(response.status, _message(raw), raw, advice)
         except ValueError as error:
             if response.status < 300:
                 raise InvalidReply(f"the reply is not JSON: {error}") from None

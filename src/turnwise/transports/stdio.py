@@ -5,15 +5,17 @@ error instead, and find standard input empty.
 """
 
 import asyncio
+import io
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, BinaryIO
 
+from .._calling import Crew
 from .._messages import Emit, Line, Post, Reply
 from ..errors import MalformedMessage
 from . import Answerer
@@ -32,10 +34,13 @@ async def serve_stdio(wire: Answerer, *, max_message: int, on_end: Callable[[], 
         _give_back(source, output)
 
 
-def _take_over() -> tuple[BinaryIO, BinaryIO]:
-    """The real streams for the protocol alone; to everybody else input is empty and output goes to standard error."""
+def _take_over() -> tuple[BinaryIO, io.FileIO]:
+    """The real streams for the protocol alone; to everybody else input is empty and output goes to standard error.
+
+    The output has no buffer, for whose lock a thread that writes would let nobody close it.
+    """
     sys.stdout.flush()
-    source, output = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    source, output = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -43,7 +48,7 @@ def _take_over() -> tuple[BinaryIO, BinaryIO]:
     return source, output
 
 
-def _give_back(source: BinaryIO, output: BinaryIO) -> None:
+def _give_back(source: BinaryIO, output: io.FileIO) -> None:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         os.dup2(source.fileno(), 0)
@@ -52,10 +57,10 @@ def _give_back(source: BinaryIO, output: BinaryIO) -> None:
 
 
 class _Channel:
-    def __init__(self, wire: Answerer, output: BinaryIO) -> None:
+    def __init__(self, wire: Answerer, output: io.FileIO) -> None:
         self._wire = wire
         self._output = output
-        self._writer = ThreadPoolExecutor(1, "turnwise-stdout")
+        self._writer = Crew(1)  # In turn; and a client that does not read holds up its thread, not the end.
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: dict[str | int, _Tracker] = {}
         self._line = Line(self.emit)
@@ -80,7 +85,8 @@ class _Channel:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._writer.shutdown()
+        await asyncio.wait([self._turn(lambda: None)], timeout=GRACE)  # A line that is being written stays whole.
+        self._writer.dismiss()
 
     async def _serve(self, line: bytes) -> None:
         tracker = _Tracker(self._serving)
@@ -94,12 +100,19 @@ class _Channel:
 
     async def emit(self, message: bytes) -> None:
         """Write one line. A client that no longer reads has gone, and its input will end too."""
-        await asyncio.get_running_loop().run_in_executor(self._writer, self._write, message)
+        await self._turn(partial(self._write, message))
+
+    def _turn(self, work: Callable[[], None]) -> "asyncio.Future[None]":
+        return asyncio.wrap_future(self._writer.put(work))
 
     def _write(self, message: bytes) -> None:
+        left = memoryview(message + b"\n")
         with suppress(BrokenPipeError):
-            self._output.write(message + b"\n")
-            self._output.flush()
+            while left:
+                written = self._output.write(left)
+                if written is None:
+                    raise BlockingIOError("standard output is set to take no more than fits at once")
+                left = left[written:]
 
 
 class _Tracker:

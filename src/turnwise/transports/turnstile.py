@@ -17,8 +17,8 @@ class RequestLimits:
     from one caller `rate` a second on average, `burst` at once.
 
     A caller is the principal of an access token. Those without one are told apart by `caller_header`, the name of a
-    header that your proxy sets, such as `X-Real-IP`; without that, by the address that they connect from, unless that
-    is this machine, where a proxy may be speaking for many.
+    header that your proxy sets, such as `X-Real-IP` (of several values, the last counts); without that, by the address
+    that they connect from, unless that is this machine, where a proxy may be speaking for many.
     """
 
     in_flight: int = 1000
@@ -65,7 +65,8 @@ class Turnstile:
             return f"principal {principal}"
         if self._header:
             named = headers.get(self._header)
-            return None if named is None else f"named {named.decode('latin-1')}"
+            # Of several, a proxy wrote the last; those before it are whatever the client sent.
+            return None if named is None else f"named {named.rpartition(b',')[2].strip().decode('latin-1')}"
         is_local = client is None or client == "::1" or client.startswith("127.")
         return None if is_local else f"address {client}"
 

@@ -7,7 +7,7 @@ because nothing here depends on the client's address.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple, cast
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, cast
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
-from ..dialects.words import INSTANCE
 from .asgi import App
 from .lane import Heads, Protocol
 
@@ -34,6 +33,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self.started:
+            self._stages.on_start()
         if self.started and self._endpoint is not None:
             host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
             port = self.servers[0].sockets[0].getsockname()[1]
@@ -46,7 +47,11 @@ class _Server(uvicorn.Server):
         self._is_draining = True
         self._stages.on_drain()
         loop = self.servers[0].get_loop() if self.servers else asyncio.get_event_loop()
-        loop.call_soon_threadsafe(loop.call_later, self._stages.drain, super().handle_exit, sig, frame)
+        loop.call_soon_threadsafe(loop.call_later, self._stages.drain, self._drained, sig, frame)
+
+    def _drained(self, sig: int, frame: FrameType | None) -> None:
+        if not self.should_exit:  # Else it was told again meanwhile, and this would count as once more.
+            super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stages.on_shutdown()
@@ -62,13 +67,14 @@ class Endpoint(NamedTuple):
 
 class Stages(NamedTuple):
     """How a server ends: seconds in which it serves on and says that it leaves, then what ends subscriptions, then
-    seconds for requests under way.
+    seconds for requests under way. `on_start` is called when it serves, before the first request.
     """
 
     on_shutdown: Callable[[], None]
     on_drain: Callable[[], None] = lambda: None
     drain: float = 0.0
     grace: int = GRACE
+    on_start: Callable[[], None] = lambda: None
 
 
 def make_server(  # noqa: PLR0913 - by keyword
@@ -79,11 +85,11 @@ def make_server(  # noqa: PLR0913 - by keyword
     stages: Stages,
     *,
     log_config: Any = LOGGING_CONFIG,
-    instance: str | None = None,
+    headers: Mapping[str, str] | None = None,
     endpoint: Endpoint | None = None,
 ) -> uvicorn.Server:
-    """A server that lets requests in flight finish. `instance` is how it calls itself in every response, and `endpoint`
-    what its log says of where it is.
+    """A server that lets requests in flight finish. `headers` are in every response; `endpoint` is what its log says of
+    where it is.
     """
     config = uvicorn.Config(
         app,
@@ -96,8 +102,18 @@ def make_server(  # noqa: PLR0913 - by keyword
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        headers=[] if instance is None else [(INSTANCE.lower(), instance)],
+        headers=_listed(headers or {}),
         timeout_graceful_shutdown=stages.grace,
         lifespan="on",
     )
     return _Server(config, stages, endpoint)
+
+
+def put_headers(server: uvicorn.Server, headers: Mapping[str, str]) -> None:
+    """Have other headers in every response, within a second."""
+    server.config.headers = _listed(headers)
+    server.config.encoded_headers = [(name.encode(), value.encode()) for name, value in server.config.headers]
+
+
+def _listed(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(name.lower(), value) for name, value in headers.items()]
