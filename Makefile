@@ -8,8 +8,8 @@ RUN := $(VENV)/bin/python
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
 
-# What takes many processes, a proxy or a browser has a target of its own.
-FLEET := tests/fleet tests/deploy tests/inbox/browser
+# What takes many processes, a proxy or a browser has a target of its own; so has the inbox, which takes all of them.
+FLEET := tests/fleet tests/deploy tests/inbox
 
 test: check
 	$(RUN) -m pytest -n 2 --dist loadfile $(FLEET:%=--ignore=%)
@@ -36,13 +36,13 @@ bench: $(VENV)/.tools
 	$(RUN) -m bench.run --check
 
 fuzz: $(VENV)/.tools
-	TURNWISE_FUZZ=1 $(RUN) -m pytest tests/properties
+	TURNWISE_FUZZ=1 $(RUN) -m pytest --timeout 0 tests/properties
 
 legs: $(VENV)/.tools
-	TURNWISE_LEGS=1 $(RUN) -m pytest tests/fleet/test_fresh_processes.py tests/fleet/test_relayed_flows.py
+	TURNWISE_LEGS=1 $(RUN) -m pytest --timeout 0 tests/fleet/test_fresh_processes.py tests/fleet/test_relayed_flows.py
 
 crashes: $(VENV)/.tools
-	TURNWISE_CRASHES=1 $(RUN) -m pytest tests/fleet/test_tasks.py
+	TURNWISE_CRASHES=1 $(RUN) -m pytest --timeout 0 tests/fleet/test_tasks.py
 
 release-check:
 	$(PYTHON) scripts/release_check.py --measure

@@ -45,6 +45,7 @@ PARTS = {
         "guides/call-in-hand",
         "guides/inbox",
         "guides/inbox-api",
+        "guides/inbox-deploy",
         "guides/serving",
         "guides/fleet",
         "guides/keys",

@@ -5,7 +5,6 @@ round, and any instance can take the next. At the terminal, you are the model.
 """
 
 import sys
-from typing import Any
 
 from mcp_types import SamplingMessage, TextContent, Tool, ToolResultContent, ToolUseContent
 
@@ -30,7 +29,7 @@ async def research(question: str, ctx: Context) -> str:
     """Find something out about mountains."""
     said = [SamplingMessage(role="user", content=TextContent(type="text", text=question))]
     for turn in range(TURNS):
-        reply: Any = await ctx.sample(said, key=f"turn{turn}", max_tokens=500, tools=[LOOK_UP])
+        reply = await ctx.sample(said, key=f"turn{turn}", max_tokens=500, tools=[LOOK_UP])
         parts = reply.content if isinstance(reply.content, list) else [reply.content]
         wishes = [part for part in parts if isinstance(part, ToolUseContent)]
         if not wishes:

@@ -3,7 +3,8 @@ from pathlib import Path
 
 from turnwise import Budget, Context, MCPServer, RequestStateSecurity
 
-keys = Path(os.environ["SHOP_KEYS"]).read_text().split()
+lines = Path(os.environ["SHOP_KEYS"]).read_text().splitlines()
+keys = [line for line in lines if line and not line.startswith("#")]
 server = MCPServer(
     "shop",
     request_state_security=RequestStateSecurity(keys=keys, ttl=24 * 3600),

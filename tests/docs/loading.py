@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import socket
 from pathlib import Path
 from types import ModuleType
 
@@ -21,8 +20,3 @@ def load(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -25,7 +25,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 
-from tests.docs.loading import ENVIRONMENT, free_port, load
+from tests.docs.loading import ENVIRONMENT, load
+from tests.ports import free_port
 from tests.wires.serving import serving
 from turnwise import (
     AccessToken,

@@ -45,6 +45,23 @@ def test_an_inbox_is_an_application(tmp_path: Path) -> None:
     assert reply.headers["set-cookie"].startswith("__Host-turnwise_inbox=")
 
 
+def test_an_inbox_is_mounted_in_an_application(tmp_path: Path) -> None:
+    app = load("inbox/mounting.py").make_app(str(tmp_path / "inbox.db"), "a key that is long enough for this", ANN)
+
+    async def visit() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=app)
+        base = "https://app.example.com"
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url=base) as client,
+        ):
+            return await client.post("/inbox/login", data={"token": ANN})
+
+    reply = run(visit())
+    assert (reply.status_code, reply.headers["location"]) == (303, "/inbox/")
+    assert "; Path=/inbox;" in reply.headers["set-cookie"]
+
+
 def test_a_hook_is_known_by_its_signature() -> None:
     sample = load("inbox/hook.py")
     hook = Hook("msg_1", "https://example.com/", '{"type":"item.asked"}', 0.0, 0.0)
@@ -57,13 +74,26 @@ def test_a_hook_is_known_by_its_signature() -> None:
 
 def test_a_bot_answers_what_it_may_and_leaves_the_rest(tmp_path: Path) -> None:
     sample = load("inbox/answering.py")
-    agreeable = question("Do you agree?", value={"type": "boolean"})
+    yes = {"type": "boolean"}
+    others = {
+        "another-field": question("Do you agree to pay?", value=yes),
+        "two-fields": question("Do you agree?", agree=yes, pay=yes),
+        "a-text": question("Do you agree?", agree={"type": "string"}),
+        "a-page": {
+            "method": "elicitation/create",
+            "params": {"mode": "url", "message": "Agree", "url": "https://x.y/"},
+        },
+        "a-model": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}},
+    }
     with serving_inbox(tmp_path / "inbox.db") as line:
-        for name, asked in (("yes", agreeable), ("no", question("Whom do you agree with?"))):
-            call = json.loads(pending(name, requests={"q": asked}).to_json())
-            assert line.call("POST", "/items", {"pending": call}).status == 201
-        assert run(sample.approve(line.url, ANN)) == ["yes"]
-        assert line.call("GET", "/items/no").body["status"] == "waiting"
+        calls = [pending(name, requests={"q": asked}) for name, asked in others.items()]
+        calls.append(pending("mixed", requests={"q": question(agree=yes), "r": question(agree=yes, more=yes)}))
+        calls.append(pending("a-stranger", requests={"q": question(agree=yes)}, server="http://127.0.0.1:99/mcp"))
+        calls.append(pending("yes", requests={"q": question("Do you agree?", agree=yes)}))
+        for call in calls:
+            assert line.call("POST", "/items", {"pending": json.loads(call.to_json())}).status == 201
+        assert run(sample.approve(line.url, ANN, "http://127.0.0.1:9/mcp")) == ["yes"]
+        assert line.call("GET", "/items?status=waiting").body["total"] == len(calls) - 1
 
 
 def test_a_result_is_collected_by_another_process(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import turnwise
-from tests.docs.loading import free_port
+from tests.ports import free_port
 from tests.wires.serving import serving as in_thread
 from turnwise import Client
 from turnwise.testing import connect

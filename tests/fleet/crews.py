@@ -17,7 +17,8 @@ import aiohttp
 
 from tests.fleet.balancer import Balancer
 from tests.fleet.forks import Child, Forks
-from tests.fleet.processes import KEY, META, PATIENCE, accept, free_port
+from tests.fleet.processes import KEY, META, PATIENCE, accept
+from tests.ports import free_port
 
 T = TypeVar("T")
 ERRANDS = Path(__file__).with_name("errands.py")

@@ -20,6 +20,7 @@ from mcp_types import CallToolResult, ElicitResult, TextContent
 
 import turnwise
 from tests.fleet.balancer import Balancer
+from tests.ports import free_port
 
 T = TypeVar("T")
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -36,11 +37,6 @@ AnyClient: TypeAlias = type[turnwise.Client] | type[mcp.client.Client]
 
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": PYTHONPATH, **more}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 class Instance:

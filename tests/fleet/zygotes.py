@@ -22,7 +22,7 @@ import turnwise
 
 ROOT = Path(__file__).parents[2]
 PYTHONPATH = os.pathsep.join([str(Path(turnwise.__file__).parents[1]), str(ROOT)])
-PATIENCE = 30.0
+PATIENCE = 120.0
 SEEDS = (1, 2, 3)
 
 

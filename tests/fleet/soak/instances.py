@@ -3,12 +3,11 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,13 +20,6 @@ PATIENCE = 60.0
 COMMAND = "from turnwise.cli import main; main()"
 
 Command = Callable[[str, int], Sequence[str]]
-
-
-def free_ports(number: int) -> list[int]:
-    """Ports that nobody has; all of them are held until the last is found, so that none is named twice."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def serving(keys_files: Mapping[int, Path], *, access_log: bool = True) -> Command:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.fleet.soak.checks import Verdict, enquiries, judge
-from tests.fleet.soak.instances import Command, Instance, as_module, free_ports, instances_of, serving
+from tests.fleet.soak.instances import Command, Instance, as_module, instances_of, serving
 from tests.fleet.soak.nginx import Nginx, balanced
 from tests.fleet.soak.orders import Order
 from tests.fleet.soak.people import Crowd, Load, unknown_bearers
 from tests.fleet.soak.sessions import SessionCrowd
 from tests.fleet.soak.weather import KeysFile, Weather
+from tests.ports import free_port
 
 INSTANCES = 3
 WARMING = Load(users=4, orders_each=3, first=1000)
@@ -92,7 +93,7 @@ class Trial:
 
     @asynccontextmanager
     async def _fleet(self) -> AsyncIterator[tuple[list[Instance], Nginx, KeysFile | None]]:
-        port, *ports = free_ports(self.instances + 1)
+        port, *ports = [free_port() for _ in range(self.instances + 1)]
         program, command, keys = self._program(ports)
         with ExitStack() as stack:
             env = self._environment(port)
