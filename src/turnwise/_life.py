@@ -6,14 +6,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+from ._upkeep import Upkeep
 from .errors import AuthorError
 
 log = logging.getLogger("turnwise.server")
-
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds before work that failed is begun again; each time twice as many, until it goes on well."""
-STEADY_SECONDS = 15.0
-"""For how long work has to go on until it goes on well."""
 
 
 class Life:
@@ -29,9 +25,7 @@ class Life:
         self._work: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.is_needed = lifespan is not None
         """Whether there is anything to begin and to end."""
-        self.fault: str | None = None
-        """Why what should go on in the background does not."""
-        self._pause = FIRST_PAUSE
+        self._upkeep = Upkeep("what works in the background has failed", log)
         self._users = 0
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
@@ -40,6 +34,11 @@ class Life:
     def take_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have something go on in the background for as long as the server lives."""
         self._work, self.is_needed = work, True
+
+    @property
+    def fault(self) -> str | None:
+        """Why what should go on in the background does not."""
+        return self._upkeep.fault
 
     @property
     def is_ready(self) -> bool:
@@ -67,7 +66,7 @@ class Life:
         try:
             async with nullcontext() if self._lifespan is None else self._lifespan(self._server) as state:
                 self._server.lifespan_state = state
-                working = None if self._work is None else asyncio.create_task(self._keep_at(self._work, over))
+                working = None if self._work is None else asyncio.create_task(self._upkeep.keep(self._work))
                 ready.set_result(None)
                 await over.wait()
                 if working is not None:
@@ -83,32 +82,6 @@ class Life:
             ready.exception()  # Looked at, because there may be nobody left to raise it to.
             if not isinstance(error, Exception):
                 raise
-
-    async def _keep_at(self, work: Callable[[], Coroutine[Any, Any, None]], over: asyncio.Event) -> None:
-        """Work until the end, and begin again where that ends before: what it needs may have been away for a while."""
-        self.fault, self._pause = None, FIRST_PAUSE
-        while True:
-            steady = asyncio.get_running_loop().call_later(STEADY_SECONDS, self._go_well)
-            error: Exception | None = None
-            try:
-                await work()
-            except Exception as raised:
-                error = raised
-            finally:
-                steady.cancel()
-            if over.is_set():
-                if error is not None:
-                    log.error("what works in the background did not end well", exc_info=error)
-                return
-            self.fault = "what works in the background has failed"
-            log.error("%s, and is begun again in %g s: %r", self.fault, self._pause, error, exc_info=error)
-            await asyncio.sleep(self._pause)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-
-    def _go_well(self) -> None:
-        if self.fault is not None:
-            log.info("what works in the background goes on again")
-        self.fault, self._pause = None, FIRST_PAUSE
 
     async def stop(self) -> None:
         """Leave; the last one ends it."""

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 
 # From the top of the house to the bottom: a room imports only rooms above it. Rooms on one line are siblings.
 ROOMS = [
-    {"errors", "_json", "_patterns", "_siblings", "_version", "_budgets", "_moving"},
+    {"errors", "_json", "_patterns", "_siblings", "_version", "_budgets", "_moving", "_upkeep"},
     {"_messages", "_routes"},
     {"_sealed", "_guards", "_shedding", "_sqlite", "_postgres"},
     {"_ledger"},
@@ -142,7 +142,6 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("tasks/dispatch.py", "_purge"),
         ("tasks/pgqueuer.py", "work"),
         ("inbox/working.py", "_carry"),
-        ("inbox/claiming.py", "kept_up"),
         ("_shedding.py", "is_overloaded"),
         ("_catalogue.py", "play"),
         ("_replaying.py", "_leg"),
@@ -151,7 +150,7 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("auth.py", "_verified"),
         ("telemetry.py", "_span"),
         ("_life.py", "_hold"),
-        ("_life.py", "_keep_at"),
+        ("_upkeep.py", "keep"),
         ("transports/authorizing.py", "_next"),
         ("transports/asgi.py", "_live"),
         ("transports/exchange.py", "_is_alive"),

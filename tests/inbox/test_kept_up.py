@@ -15,7 +15,8 @@ import pytest
 from tests.inbox import offices
 from tests.inbox.offices import ANN, KEY, PATIENCE, accept, item, opened, run
 from tests.inbox.test_slow import silent
-from turnwise import CallerError
+from turnwise import CallerError, _upkeep
+from turnwise._upkeep import Upkeep
 from turnwise.inbox import claiming, telling, working
 from turnwise.inbox.app import create_app
 from turnwise.inbox.desk import Inbox
@@ -35,7 +36,8 @@ async def so(condition: Callable[[], Any]) -> None:
 def test_a_part_of_the_work_that_fails_is_told_of_and_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(claiming, "FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(_upkeep, "FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(_upkeep, "STEADY_SECONDS", 0.1)
     fails, done = True, 0
 
     async def work() -> None:
@@ -60,12 +62,13 @@ def test_a_part_of_the_work_that_fails_is_told_of_and_begun_again(
             fails = False
             await so(lambda: done and not inbox.failing)
             assert (await client.get("/readyz")).status_code == 200
-        assert inbox.failing == []
+        assert not inbox.failing
         await store.aclose()
 
-    with caplog.at_level(logging.CRITICAL, "turnwise.inbox"):
+    with caplog.at_level(logging.INFO, "turnwise.inbox"):
         run(work())
-    assert "the inbox no longer forgets what is over; that is begun again in" in caplog.text
+    assert "the inbox no longer forgets what is over; it is begun again in" in caplog.text
+    assert "no longer so, it goes on: the inbox no longer forgets" in caplog.text
     assert "a fault of our own" in caplog.text
 
 
@@ -210,11 +213,11 @@ def test_work_that_fails_over_its_end_is_not_begun_again(caplog: pytest.LogCaptu
             finally:
                 raise ZeroDivisionError("over the end")
 
-        failing: set[str] = set()
-        task = asyncio.create_task(claiming.kept_up("stumbles", stumbling, failing))
+        upkeep = Upkeep("the inbox no longer stumbles", logging.getLogger("turnwise.inbox"))
+        task = asyncio.create_task(upkeep.keep(stumbling))
         await so(lambda: begun)
         await claiming.end([task])
-        assert (begun, failing) == (1, set())
+        assert (begun, upkeep.fault) == (1, None)
 
     run(work())
-    assert "the inbox no longer stumbles, and did not end that well" in caplog.text
+    assert "it did not end well: the inbox no longer stumbles" in caplog.text

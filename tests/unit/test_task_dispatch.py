@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from turnwise import CallerError, Context, MCPServer, RequestStateSecurity, _life
+from turnwise import CallerError, Context, MCPServer, RequestStateSecurity, _upkeep
 from turnwise.tasks import dispatch as dispatch_module
 from turnwise.tasks import pgqueuer as pgqueuer_module
 from turnwise.tasks import runtime as runtime_module
@@ -393,8 +393,8 @@ def test_a_worker_without_the_key_leaves_a_leg_to_others_however_often_it_comes_
 def test_a_dispatcher_that_ends_is_told_of_and_begun_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception | None
 ) -> None:
-    monkeypatch.setattr(_life, "FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(_life, "STEADY_SECONDS", 0.0)
+    monkeypatch.setattr(_upkeep, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(_upkeep, "STEADY_SECONDS", 0.0)
     troubles: list[str | None] = []
 
     class Faulty(LocalDispatcher):

@@ -129,7 +129,7 @@ def probes(inbox: Inbox) -> list[Route]:
         except (CallerError, TimeoutError):
             return PlainTextResponse("the store does not answer\n", 503)
         if inbox.failing:
-            return PlainTextResponse(f"the inbox no longer {', nor '.join(inbox.failing)}\n", 503)
+            return PlainTextResponse("".join(f"{fault}\n" for fault in inbox.failing), 503)
         return PlainTextResponse("ok\n")
 
     return [Route(HEALTH, health, methods=["GET"]), Route(READINESS, readiness, methods=["GET"])]

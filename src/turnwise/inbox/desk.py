@@ -20,7 +20,7 @@ from ..dialects.words import TARGETS
 from ..errors import AlreadyAnswered, CallerError, PeerError, UnknownPending
 from .aside import aside, fetch_libraries
 from .carrying import MAX_ROUNDS, Clients, channel, stopped
-from .claiming import end, kept_up
+from .claiming import end
 from .drafts import check_drafts
 from .halting import restarted, tried_again
 from .hooks import LONGEST_URL, Event, Listeners, Signer, Teller, check_url, told
@@ -80,7 +80,7 @@ class Inbox:
     @property
     def failing(self) -> Sequence[str]:
         """What of that work fails at the moment, in words; the log says why."""
-        return sorted(() if self._worker is None else self._worker.failing)
+        return () if self._worker is None else self._worker.faults
 
     def page_of(self, item_id: str) -> str | None:
         """Where people see an item, where it is known how they reach the inbox."""
@@ -261,8 +261,7 @@ class Inbox:
         fetch_libraries()
         teller = Teller(self._signer)
         worker = self._worker = Worker(self.store, self._work, teller, self._kept, self._credentials, self.notes)
-        looking = kept_up("sees what others change", self._changes.look, worker.failing)
-        tasks = [asyncio.create_task(worker.run()), asyncio.create_task(looking)]
+        tasks = [asyncio.create_task(worker.run()), worker.keep("sees what others change", self._changes.look)]
         try:
             if self._credentials:
                 with suppress(CallerError):  # The worker says so where the store cannot be used.

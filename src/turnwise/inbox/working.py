@@ -9,15 +9,16 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from .._pending import claimed
+from .._upkeep import Upkeep
 from ..errors import AlreadyAnswered, CallerError, UnknownPending
 from .carrying import Away, Clients, carried_on, stopped
-from .claiming import end, full, kept_up
+from .claiming import end, full
 from .hooks import Event, Teller
 from .model import InboxStore, Item, Unreadable
 from .noting import Notes
@@ -76,8 +77,7 @@ class Worker:
         self._busy: Counter[str] = Counter()
         self._away: dict[str, float] = {}
         self._tasks: dict[asyncio.Task[None], Item] = {}
-        self.failing: set[str] = set()
-        """What of the work has failed, and is not done at the moment."""
+        self._upkeep: list[Upkeep] = []
 
     def wake(self) -> None:
         """Something may be due."""
@@ -87,6 +87,17 @@ class Worker:
         """There are other keys: what is open is to be sealed under the first of them."""
         self._has_keys.set()
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """What of the work has failed, and is not done at the moment."""
+        return [piece.fault for piece in self._upkeep if piece.fault is not None]
+
+    def keep(self, what: str, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Have a piece of work go on, which is `what` the inbox does, until its task is cancelled."""
+        piece = Upkeep(f"the inbox no longer {what}", log)
+        self._upkeep.append(piece)
+        return asyncio.create_task(piece.keep(work))
+
     async def run(self) -> None:
         """Until cancelled, do what is due. What is under way then is given back."""
         loops = {
@@ -95,7 +106,7 @@ class Worker:
             "forgets what is over": self._purge,
             "seals what is open anew": self._reseal,
         }
-        tasks = [asyncio.create_task(kept_up(name, loop, self.failing)) for name, loop in loops.items()]
+        tasks = [self.keep(name, loop) for name, loop in loops.items()]
         try:
             await asyncio.wait(tasks)
         finally:

@@ -1,0 +1,51 @@
+"""Work in the background that goes on until it is told to end: what fails is begun again, and is known to fail."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before work that failed is begun again; each time twice as many, until it goes on well."""
+STEADY_SECONDS = 15.0
+"""For how long work has to go on until it goes on well."""
+
+
+class Upkeep:
+    """One piece of such work. `fault` is what is the matter while it fails, in words for a log and for who asks."""
+
+    def __init__(self, fault: str, log: logging.Logger) -> None:
+        self._fault = fault
+        self._log = log
+        self._pause = FIRST_PAUSE
+        self.is_failing = False
+
+    @property
+    def fault(self) -> str | None:
+        """What is the matter; None where the work goes on."""
+        return self._fault if self.is_failing else None
+
+    async def keep(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work until cancelled, whatever befalls the work: what it needs may only be away for a while."""
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        while True:
+            steady = loop.call_later(STEADY_SECONDS, self._go_well)
+            error: Exception | None = None
+            try:
+                await work()
+            except Exception as raised:  # A fault in one piece of work ends neither it nor another for good.
+                error = raised
+            finally:
+                steady.cancel()
+            if task is not None and task.cancelling():
+                if error is not None:
+                    self._log.error("it did not end well: %s", self._fault, exc_info=error)
+                return
+            self.is_failing = True
+            self._log.error("%s; it is begun again in %g s: %r", self._fault, self._pause, error, exc_info=error)
+            await asyncio.sleep(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _go_well(self) -> None:
+        if self.is_failing:
+            self._log.info("no longer so, it goes on: %s", self._fault)
+        self.is_failing, self._pause = False, FIRST_PAUSE
