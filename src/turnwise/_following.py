@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ._driver import Questions
@@ -70,9 +70,11 @@ class TaskInHand:
         """A task out of what `to_json` made; CallerError where it is something else."""
         try:
             facts = decode(text)
-            task = cls(**facts)
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             raise CallerError(f"this is no task in hand: {error}") from None
+        if not isinstance(facts, dict) or not {"id", "tool"} <= set(facts) <= {one.name for one in fields(cls)}:
+            raise CallerError("this is no task in hand: it has id and tool, arguments and server, and nothing else")
+        task = cls(**facts)
         texts = isinstance(task.id, str) and isinstance(task.tool, str) and isinstance(task.server, str | None)
         if not texts or not task.id or not isinstance(task.arguments, dict):
             raise CallerError("this is no task in hand: it has no id, or something in it is of another kind")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,27 @@ def test_how_waiting_ended_is_in_the_exit_code(tmp_path: Path, tokens: str) -> N
         assert (nowhere.returncode, "TURNWISE_INBOX" in nowhere.stderr) == (2, True)
 
 
+def test_who_stops_waiting_is_told_that_the_call_stays(tmp_path: Path, tokens: str) -> None:
+    options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens]
+    with at_url(make_server()) as url, started(*options) as inbox:
+        words = [*COMMAND, "call", url, "file", "kind=bug"]
+        environment = {**ENVIRONMENT, **known(inbox.line)}
+        with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            assert "It waits for answers" in waiting.stderr.readline()
+            waiting.send_signal(signal.SIGINT)
+            told = waiting.stderr.read()
+        [item] = inbox.line.call("GET", "/items").body["items"]
+    again = f"turnwise wait {item['id']} --inbox {inbox.line.url}"
+    assert (waiting.returncode, "stays in the inbox" in told, again in told) == (130, True, True), told
+
+
+@pytest.mark.parametrize("target", ["app:server", "app.py", "python app.py"])
+def test_a_server_that_no_inbox_can_reach_is_refused_before_it_is_called(target: str) -> None:
+    done: Any = CliRunner().invoke(app, ["call", target, "file", "--inbox", NOWHERE])
+    assert (done.exit_code, "turnwise serve" in done.stderr) == (2, True), done.stderr
+
+
 def test_items_are_listed_shown_and_withdrawn(tmp_path: Path, tokens: str) -> None:
     options = ["--store", str(tmp_path / "inbox.db"), "--tokens-file", tokens]
     with at_url(make_server()) as url, started(*options) as inbox:
@@ -144,6 +166,7 @@ def test_items_are_listed_shown_and_withdrawn(tmp_path: Path, tokens: str) -> No
         assert turnwise(tmp_path, "items", "list", "--search", "nowhere", "--json", **there).stdout == ""
         shown = turnwise(tmp_path, "items", "show", ids[0], **there).stdout
         assert re.search(r"questions +\{.*What is it about", shown)
+        assert re.search(r"asked +20[0-9-]+T[0-9:.]+Z\n", shown)
         assert json.loads(turnwise(tmp_path, "items", "show", ids[0], "--json", **there).stdout)["id"] == ids[0]
         ended = turnwise(tmp_path, "items", "withdraw", ids[0], **there)
         assert (ended.returncode, ended.stdout) == (0, f"{ids[0]} is failed: withdrawn by ann\n")
@@ -164,6 +187,7 @@ def test_items_are_listed_shown_and_withdrawn(tmp_path: Path, tokens: str) -> No
         ("[]", "no object"),
         ('{"turnwise": 99}', "another version"),
         ('{"id": 1}', "no task in hand"),
+        ("{}", "it has id and tool"),
     ],
 )
 def test_a_file_with_something_else_in_it_is_not_handed_over(tmp_path: Path, text: str, told: str) -> None:

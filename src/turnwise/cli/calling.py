@@ -35,7 +35,7 @@ from .keys import NO_SOURCE, KeySource, NoKeys
 from .loading import NotFound
 from .metering import Meter
 from .showing import as_json, fail, legible, note
-from .targets import target_of
+from .targets import is_url, target_of
 from .tracing import trace
 
 STDIN = "-"
@@ -99,6 +99,10 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     handing = handing_over(url, inbox_token_env, inbox_authorization_env, leaves=leave, **terms)
     if handing is not None and answers is not None:
         raise typer.BadParameter("give --answers or --inbox, not both")
+    if handing is not None and not is_url(target):
+        raise typer.BadParameter(
+            "an inbox carries on calls of servers at a URL alone: start this one with `turnwise serve`, and call that"
+        )
     is_attended = sys.stdin.isatty() and str(answers) != STDIN
     given = Answers(_answers(answers), root or (), is_attended=is_attended)
     client = made_client(
@@ -121,7 +125,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
 
 def _default_inbox(target: str) -> str | None:
     """The inbox of the environment. It carries on calls of servers at a URL alone; others are asked about here."""
-    return os.environ.get(INBOX, "").strip() if target.startswith(("http://", "https://")) else None
+    return os.environ.get(INBOX, "").strip() if is_url(target) else None
 
 
 def end_with(result: Any, is_json: bool) -> NoReturn:

@@ -1,5 +1,6 @@
 """What the commands have in common that go to an inbox: which one, with which token, and how they end there."""
 
+import asyncio
 import os
 import re
 import shlex
@@ -151,6 +152,9 @@ async def ended(client: Client, item: str, seconds: float | None, url: str) -> A
         fail(f"call {item} has no result after {seconds} s, and stays in the inbox. Later: {again}", STILL_THERE)
     except InboxFailed as error:
         fail(str(error), NO_RESULT)
+    except asyncio.CancelledError:
+        note(f"Call {legible(item)} stays in the inbox. Later: {again}")
+        raise
     except (UnexpectedStatus, ConnectionLost) as error:
         fail(f"{error}\nWhat has come to the inbox stays there. Later: {again}", code_of(error))
 

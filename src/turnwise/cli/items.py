@@ -37,6 +37,7 @@ from .showing import WIDE, as_json, fail, legible
 
 MOST = 100
 _NOT_FOUND = 404
+_MOMENTS = {"came", "asked", "until", "changed", "restarted"}
 
 ItemId = Annotated[str, typer.Argument(help="Its id, as `turnwise call --leave` printed it.", metavar="ITEM")]
 ByStatus = Annotated[
@@ -157,8 +158,16 @@ def show(item: ItemId, inbox: InboxURL = None, inbox_token_env: TokenEnv = None,
         return
     for name, value in seen.items():
         if value not in (None, [], {}, ""):
-            told = value if isinstance(value, str) else as_json(value)
-            typer.echo(f"{name:>10}  {legible(told)}")
+            typer.echo(f"{name:>10}  {legible(_told(name, value))}")
+
+
+def _told(name: str, value: Any) -> str:
+    """A fact of a call in one line: moments as such, and who answered what when."""
+    if name in _MOMENTS:
+        return moment(value)
+    if name == "given":
+        value = [{**one, "at": moment(one["at"])} for one in value]
+    return value if isinstance(value, str) else as_json(value)
 
 
 @items.command()

@@ -22,8 +22,7 @@ def target_of(name: str, source: KeySource = NO_SOURCE) -> Any:
     """What a client takes for this name; a Python server gets the keys of `source`. NotFound where one is meant and is
     not there, ValueError where keys are given to another's.
     """
-    is_url = name.startswith(("http://", "https://"))
-    words = [] if is_url else shlex.split(name)
+    words = [] if is_url(name) else shlex.split(name)
     if len(words) == 1:
         if _is_python(words[0]) or _is_module(words[0]):
             with redirect_stdout(sys.stderr):  # What its author prints is no result.
@@ -31,7 +30,12 @@ def target_of(name: str, source: KeySource = NO_SOURCE) -> Any:
         _check_command(words[0])
     if source:
         raise ValueError(f"keys are for a server that runs in this process, module:attribute; {name} has its own")
-    return name if is_url else words
+    return words or name
+
+
+def is_url(name: str) -> bool:
+    """Whether a server is somewhere else, and not to be started or imported here."""
+    return name.startswith(("http://", "https://"))
 
 
 def _is_python(word: str) -> bool:
