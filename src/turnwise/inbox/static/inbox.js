@@ -492,6 +492,11 @@ function check(field) {
   return wrong;
 }
 
+function checkAll(question) {
+  const wrongs = [...question.querySelectorAll(".field")].map((field) => [field, check(field)]).filter(([, wrong]) => wrong);
+  summarise(question, wrongs);
+}
+
 function summarise(question, wrongs) {
   const box = document.createElement("div");
   box.className = "summary";
@@ -583,6 +588,8 @@ function isMeant(button, place) {
   return false;
 }
 
+// The inbox says all that is wrong with an answer at once. But of what cannot be read as a number or a date a browser sends
+// nothing, and it would be taken for empty.
 function send(event) {
   const form = event.target.closest("form[data-post]");
   if (!form) return;
@@ -590,14 +597,9 @@ function send(event) {
   const button = event.submitter;
   const place = (button && button.closest("[data-answer]")) || form;
   if (place.getAttribute("aria-busy") === "true") return;
-  if (button && button.value.startsWith("accept ")) {
-    const wrongs = [...place.querySelectorAll(".field")].map((field) => [field, check(field)]).filter(([, wrong]) => wrong);
-    if (wrongs.length) { summarise(place, wrongs); return; }
-  }
-  if (button && button.value.startsWith("all ")) { // The inbox says what is wrong; but of what cannot be read, a browser sends nothing.
-    const unread = [...form.querySelectorAll(".field")].find((field) => [...field.querySelectorAll("input")].some((one) => one.validity.badInput));
-    if (unread) { summarise(unread.closest("[data-answer]"), [[unread, check(unread)]]); return; }
-  }
+  const isUnread = (field) => [...field.querySelectorAll("input")].some((one) => one.validity.badInput);
+  const unread = button && /^(accept|all) /.test(button.value) && [...place.querySelectorAll(".field")].find(isUnread);
+  if (unread) { checkAll(unread.closest("[data-answer]")); return; }
   if (button && !isMeant(button, place)) return;
   deliver(form, place, button);
 }
@@ -679,6 +681,12 @@ function tooLong(place) {
 }
 
 function unreached(place) {
+  if (!document.contains(place) && "part" in place.dataset) { // The page has heard of an answer, and nobody was told whose.
+    overtaken([{ ...holding(place), isSent: true }], live.firstElementChild.dataset.me);
+    prepare(live);
+    focusFirst();
+    return;
+  }
   complainMeanwhile(place, "The inbox cannot be reached", "What you typed stays here. Send it again when the inbox is back: it counts once.");
 }
 
