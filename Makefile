@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test fleet check docs conformance bench fuzz legs crashes release-check soak clean
+.PHONY: demo test fleet again check docs conformance bench fuzz legs crashes release-check soak clean
 
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
@@ -16,6 +16,10 @@ test: check
 
 fleet: $(VENV)/.tools
 	$(RUN) -m pytest -n 2 --dist loadfile $(FLEET)
+
+# What failed in the last run, once more and alone. Where nothing did, because it did not come that far, this fails too.
+again: $(VENV)/.tools
+	$(RUN) -m pytest --last-failed --last-failed-no-failures none
 
 check: $(VENV)/.tools
 	$(VENV)/bin/ruff check .
