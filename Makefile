@@ -8,8 +8,8 @@ RUN := $(VENV)/bin/python
 demo: $(VENV)/.library
 	$(RUN) examples/demo.py
 
-# What takes many processes, a proxy or a browser has a target of its own; so has the inbox, which takes all of them.
-FLEET := tests/fleet tests/deploy tests/inbox
+# What takes many processes, a proxy, a browser or other people's libraries has a target of its own, and so has the inbox.
+FLEET := tests/fleet tests/deploy tests/inbox tests/interop tests/docs/test_comparison.py tests/docs/test_moving_samples.py
 
 test: check
 	$(RUN) -m pytest -n 2 --dist loadfile $(FLEET:%=--ignore=%)
