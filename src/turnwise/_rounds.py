@@ -40,12 +40,13 @@ The room does no I/O, and does not know the wire, the seal or the clock: `call.p
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from ._ledger import ACCEPTED, ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger, check_key
 from ._messages import AcceptedElicitation, Ask, Call, Question, Yield, lacking
-from ._siblings import siblings
+from ._siblings import cancels_of, failure_of, siblings
 from ._terms import INSIDE, Terms, inside
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
@@ -74,9 +75,9 @@ class Leg:
     """One round of one call, as the function sees it. `Context` is this with the author's vocabulary."""
 
     __slots__ = (
-        "__weakref__", "_claims", "_closed", "_kept", "_ledger", "_looked", "_main", "_over", "_owed", "_pending",
-        "_refused", "_strays", "_working", "_yielding", "around_steps", "becoming", "call", "desk", "given_up",
-        "service", "terms", "trace", "wake_at",
+        "__weakref__", "_claims", "_closed", "_kept", "_late", "_ledger", "_looked", "_main", "_over", "_owed",
+        "_pending", "_refused", "_strays", "_working", "_yielding", "around_steps", "becoming", "call", "desk",
+        "given_up", "service", "terms", "trace", "wake_at",
     )  # fmt: skip
 
     def __init__(self, call: Call, service: Any, ledger: Ledger | None, terms: Terms = _USUAL) -> None:
@@ -90,7 +91,7 @@ class Leg:
         self._working: frozenset[asyncio.Future[Any]] = frozenset()
         self._refused: tuple[tuple[asyncio.Task[Any] | None, MissingClientCapability], ...] = ()
         self._owed = 0
-        self._over = self._closed = self._yielding = self._kept = self._looked = self.becoming = False
+        self._over = self._closed = self._yielding = self._kept = self._late = self._looked = self.becoming = False
         self.desk: Any = None  # A task's way to its store; a call has none.
         self.wake_at: float | None = None  # When the next leg is due, where the function sleeps.
         self.given_up: frozenset[str] = frozenset()  # The names of steps that their author gave up.
@@ -225,6 +226,7 @@ class Leg:
         """End the round, remembering what a gather would leave running."""
         if self._main is not (task := asyncio.current_task()):
             self._strays |= siblings(task, self._main)
+        self._late = isinstance(sys.exception(), asyncio.CancelledError)
         raise Suspend
 
     async def carry_out(self, work: Coroutine[Any, Any, T]) -> T:
@@ -337,8 +339,8 @@ class Leg:
 
 async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> dict[str, Any] | Ask | Yield:
     """Run one round: the function's result, or what it asks, or that another instance is to go on."""
-    if leg._main is None:
-        leg._main = asyncio.current_task()
+    leg._main = leg._main or asyncio.current_task()
+    cancels = 0 if leg._main is None else leg._main.cancelling()
     try:
         try:
             result = await run(leg)
@@ -353,6 +355,8 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
                 return result
         if leg._refused or leg._strays or leg._working:
             await _settle(leg)
+        if leg._late and cancels_of(leg._main) > cancels:  # It asks as it ends, because it was given up.
+            raise asyncio.CancelledError
         return leg.close()
     finally:
         leg._over = True
@@ -368,7 +372,7 @@ def _weigh(leg: Leg, error: BaseException) -> None:
             if (errors := error.split(Suspend)[1]) is not None:
                 raise errors from None
         case asyncio.CancelledError():
-            if leg._main is not None and leg._main.cancelling():
+            if cancels_of(leg._main):
                 raise error
             raise AuthorError("the function awaited something that had been cancelled") from None
         case SystemExit():
@@ -382,7 +386,7 @@ def _weigh(leg: Leg, error: BaseException) -> None:
 async def _settle(leg: Leg) -> None:
     """The end of a suspended round: steps under way finish and are recorded; nothing is asked if one cannot be."""
     for task, error in leg._refused:
-        if task is not leg._main and task is not None and task.done() and _failure(task) is error:
+        if task is not leg._main and task is not None and task.done() and failure_of(task) is error:
             raise error
     leg._strays -= leg._working
     for stray in leg._strays:
@@ -393,7 +397,3 @@ async def _settle(leg: Leg) -> None:
 
 def _aside(key: str, mark: str) -> str:
     return f"{ASIDE}{key}:{mark}"
-
-
-def _failure(task: "asyncio.Task[Any]") -> BaseException | None:
-    return None if task.cancelled() else task.exception()

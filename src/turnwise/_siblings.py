@@ -27,3 +27,13 @@ def siblings(task: "asyncio.Task[Any] | None", main: "asyncio.Task[Any] | None")
                 found |= {waiter, *children}
                 above.append(waiter)
     return found
+
+
+def cancels_of(task: "asyncio.Task[Any] | None") -> int:
+    """How often a task was told to stop, and has not heeded it."""
+    return 0 if task is None else task.cancelling()
+
+
+def failure_of(task: "asyncio.Task[Any]") -> BaseException | None:
+    """With what a task that is done has failed."""
+    return None if task.cancelled() else task.exception()

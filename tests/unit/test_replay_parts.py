@@ -580,6 +580,47 @@ def test_a_client_that_goes_away_while_the_beginning_is_written_leaves_no_riddle
     assert done == [3]
 
 
+def test_a_call_that_is_cancelled_asks_nobody_as_it_ends() -> None:
+    async def run() -> None:
+        begun = asyncio.Event()
+
+        async def tool(ctx: Context) -> str:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            finally:
+                done.append("ends")
+                await ask(ctx)
+            return "never"
+
+        async with connect(instance(tool)) as client:
+            request = asyncio.ensure_future(send(client))
+            await begun.wait()
+            request.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await request
+
+    asyncio.run(run())
+    assert done == ["ends"]
+
+
+def test_a_limit_of_the_authors_own_that_is_over_is_no_cancellation() -> None:
+    async def tool(ctx: Context) -> str:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                try:
+                    await asyncio.sleep(1)
+                finally:
+                    await ask(ctx)
+        return "asked"
+
+    async def run() -> None:
+        async with connect(instance(tool)) as client:
+            assert "inputRequests" in await send(client)
+
+    asyncio.run(run())
+
+
 def test_two_who_come_at_once_get_one_result() -> None:
     async def run() -> None:
         async def work() -> str:

@@ -457,6 +457,35 @@ def test_a_worker_that_leaves_gives_its_legs_back(shared: Place) -> None:
     run(work)
 
 
+def test_a_worker_that_leaves_asks_nothing_in_the_name_of_a_tool_that_it_cancels(shared: Place) -> None:
+    async def tidy(ctx: Context) -> str:
+        try:
+            places[-1].begun.set()
+            await places[-1].go_on.wait()
+            return "tidy"
+        finally:
+            if not places[-1].go_on.is_set():
+                await ctx.elicit("Shall I tidy up?", bool)
+
+    places: list[Shop] = []
+
+    async def work() -> None:
+        async with opened(shared, workers=0) as (front, client):
+            front.server.add_tool(tidy, task="always")
+            async with opened(shared, lease=PATIENCE) as (first, _):
+                places.append(first)
+                first.server.add_tool(tidy, task="always")
+                task_id = await begin(client, "tidy")
+                await asyncio.wait_for(first.begun.wait(), SOON)
+            async with opened(shared, lease=PATIENCE) as (second, _):
+                places.append(second)
+                second.go_on.set()
+                second.server.add_tool(tidy, task="always")
+                assert text(await until(client, task_id, "completed")) == "tidy"
+
+    run(work)
+
+
 def test_a_leg_that_is_nearly_done_is_waited_for(place: Place) -> None:
     async def work() -> None:
         shop = Shop(place.options(grace=SOON))
