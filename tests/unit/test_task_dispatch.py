@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -575,6 +576,37 @@ def test_a_claim_that_comes_as_the_worker_leaves_is_given_back(tmp_path: Path) -
         await store.aclose()
 
     run(work)
+
+
+def test_claims_that_come_too_late_are_given_back_though_one_cannot_be(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    claims = [Claim(f"task {number}", 1, "brief", "", b"", b"", (), {}, 0.0) for number in range(3)]
+    given_back: list[str] = []
+
+    class Sore(Slow):
+        async def claim(self, *arguments: Any, **options: Any) -> Any:
+            self.is_claiming.set()
+            await asyncio.sleep(0.05)
+            return claims.pop()
+
+        async def release(self, claim: Any, now: float) -> None:
+            if claim.id == "task 2":
+                raise CallerError("the disk is full")
+            given_back.append(claim.id)
+
+    async def work() -> None:
+        store = Sore(tmp_path / "tasks.db")
+        tasks: Any = SimpleNamespace(store=store, owner="shop", options=TaskOptions(store=store), limits=None)
+        claiming = asyncio.create_task(dispatch_module._claimed(tasks, 3))
+        await store.is_claiming.wait()
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+
+    run(work)
+    assert sorted(given_back) == ["task 0", "task 1"]
+    assert "the disk is full" in caplog.text
 
 
 def test_a_server_that_goes_away_and_comes_back_is_worked_on_again(

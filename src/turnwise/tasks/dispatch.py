@@ -95,9 +95,11 @@ async def _claimed(tasks: Tasks, count: int) -> list[Claim]:
     try:
         outcomes = await asyncio.shield(claiming)
     except asyncio.CancelledError:
-        for outcome in await claiming:
-            if isinstance(outcome, Claim):
-                await tasks.store.release(outcome, time.time())
+        late = [outcome for outcome in await claiming if isinstance(outcome, Claim)]
+        giving = (tasks.store.release(claim, time.time()) for claim in late)
+        for error in await asyncio.gather(*giving, return_exceptions=True):
+            if error is not None:
+                log.warning("a leg that came too late is not given back, its lease has to run out: %s", error)
         raise
     if error := next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None):
         unknown = None if isinstance(error, CallerError) else error
