@@ -4,15 +4,13 @@ A `Pending` holds the original request, what is asked now, the answers so far, a
 never changed: every step makes a new one.
 """
 
-import asyncio
 import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ._driver import Given, Held, Questions
 from ._json import decode, encode
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 
 log = logging.getLogger("turnwise.client")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,20 +211,6 @@ async def noted(work: Awaitable[object], pending_id: str, otherwise: str) -> Non
     except Exception as error:
         unknown = None if isinstance(error, CallerError) else error
         log.error("call %s: %s, because its store failed: %s", pending_id, otherwise, error, exc_info=unknown)
-
-
-async def claimed(claim: Coroutine[Any, Any, T], give_back: Callable[[Any], Awaitable[None]]) -> T:
-    """What was claimed, if anything was. Who is cancelled meanwhile gives it back: nobody else could take it until the
-    claim runs out.
-    """
-    claiming = asyncio.ensure_future(claim)
-    try:
-        return await asyncio.shield(claiming)
-    except asyncio.CancelledError:
-        with suppress(CallerError):
-            if (found := await claiming) is not None:
-                await give_back(found)
-        raise
 
 
 def begun(method: str, params: Mapping[str, Any], server: str | None) -> Pending:

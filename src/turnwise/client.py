@@ -17,6 +17,7 @@ from typing_extensions import Unpack
 from . import _connecting, _inboxing, _pending
 from ._bus import Change
 from ._caching import Keys, ResponseCache
+from ._claims import claimed
 from ._connecting import CallOptions, ClientOptions, Target, ToolCallOptions
 from ._conversation import Conversation, Progress, Wishes, pages
 from ._following import TaskCalls, TaskInHand
@@ -301,13 +302,13 @@ class Client(TaskCalls, InboxCalls):
         return await store.answer(stored.id, answers, round=number) if answers else stored
 
     async def _carry_on_stored(self, store: PendingStore, pending_id: str, wishes: Wishes) -> Begun:
-        claimed = await _pending.claimed(store.claim(pending_id, CLAIM_SECONDS), partial(_unclaimed, store))
-        renewing = asyncio.create_task(_renewed(store, claimed))
+        found = await claimed(store.claim(pending_id, CLAIM_SECONDS), partial(_unclaimed, store))
+        renewing = asyncio.create_task(_renewed(store, found))
         try:
-            outcome = await self._open.carry_on(claimed, wishes)
-            shown = self._shown(outcome, claimed.method, claimed.params)
+            outcome = await self._open.carry_on(found, wishes)
+            shown = self._shown(outcome, found.method, found.params)
         except BaseException:
-            await _pending.noted(store.keep(claimed), pending_id, "its claim is not given back")
+            await _pending.noted(store.keep(found), pending_id, "its claim is not given back")
             raise
         finally:
             renewing.cancel()

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "turnwise"
 # From the top of the house to the bottom: a room imports only rooms above it. Rooms on one line are siblings.
 ROOMS = [
     {"errors", "_json", "_patterns", "_siblings", "_version", "_budgets", "_moving", "_upkeep"},
-    {"_messages", "_routes"},
+    {"_messages", "_routes", "_claims"},
     {"_sealed", "_guards", "_shedding", "_sqlite", "_postgres"},
     {"_ledger"},
     {"_bus", "_pacing", "_templates", "_schemas", "_sessions", "_terms"},

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 
-from .._pending import claimed
+from .._claims import claimed
 from ..errors import CallerError
 from .claiming import end, full
 from .hooks import SECONDS, Teller, postponed

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from .._pending import claimed
+from .._claims import claimed
 from .._upkeep import Upkeep
 from ..errors import AlreadyAnswered, CallerError, UnknownPending
 from .carrying import Away, Clients, carried_on, stopped

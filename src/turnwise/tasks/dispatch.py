@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
+from .._claims import claimed
 from ..errors import CallerError
 from .model import Claim, LostLease, Telling
 from .runtime import Tasks
@@ -85,22 +86,15 @@ async def _is_woken(tasks: Tasks, seconds: float) -> bool:
     return False
 
 
+async def leg_of(tasks: Tasks, task_id: str | None = None) -> Claim | None:
+    """The next leg that is due, or that of one task, for this process to play; None where there is none to be had."""
+    claiming = tasks.store.claim(tasks.owner, tasks.options.lease, time.time(), tasks.limits, task_id)
+    return await claimed(claiming, lambda claim: tasks.store.release(claim, time.time()))
+
+
 async def _claimed(tasks: Tasks, count: int) -> list[Claim]:
-    """Up to so many claims. Who is cancelled meanwhile gives back what came too late."""
-    now = time.time()
-    claiming = asyncio.gather(
-        *(tasks.store.claim(tasks.owner, tasks.options.lease, now, tasks.limits) for _ in range(count)),
-        return_exceptions=True,
-    )
-    try:
-        outcomes = await asyncio.shield(claiming)
-    except asyncio.CancelledError:
-        late = [outcome for outcome in await claiming if isinstance(outcome, Claim)]
-        giving = (tasks.store.release(claim, time.time()) for claim in late)
-        for error in await asyncio.gather(*giving, return_exceptions=True):
-            if error is not None:
-                log.warning("a leg that came too late is not given back, its lease has to run out: %s", error)
-        raise
+    """Up to so many claims."""
+    outcomes = await asyncio.gather(*(leg_of(tasks) for _ in range(count)), return_exceptions=True)
     if error := next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None):
         unknown = None if isinstance(error, CallerError) else error
         log.error("the store of tasks cannot be asked for work: %s", error, exc_info=unknown)

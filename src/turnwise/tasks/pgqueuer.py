@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from .._postgres import Database, is_passing
 from ..errors import CallerError
-from .dispatch import IDLE_SECONDS, LOOK_SECONDS, background, drain, ended, idle
+from .dispatch import IDLE_SECONDS, LOOK_SECONDS, background, drain, ended, idle, leg_of
 from .postgres import Leg, PostgresTaskStore
 from .runtime import Tasks
 
@@ -192,7 +192,7 @@ class _Shift:
             try:
                 if self._driver.shutdown.is_set():
                     raise RetryRequested()
-                claim = await self._store.claim(tasks.owner, tasks.options.lease, time.time(), tasks.limits, task_id)
+                claim = await leg_of(tasks, task_id)
                 if claim is None:
                     await self._put_off(task_id)
                     return
