@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 
@@ -136,6 +137,31 @@ def test_workers_that_cannot_come_up_any_more_do_not_end_those_that_serve(tmp_pa
         assert door.order("a hat") == "a hat, small, blue"
         (tmp_path / "no database").unlink()
         served.ready(workers=2)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits that another process can set")
+@pytest.mark.parametrize("room", [0, 2])
+def test_where_the_system_has_no_room_for_a_worker_the_others_go_on_and_it_is_tried_again(
+    tmp_path: Path, room: int
+) -> None:
+    import resource
+
+    soon = "import turnwise.cli.supervising as s; s.SHORT_LIFE = s.LONGEST_PAUSE = 0.5"
+    with serving(tmp_path, "--workers", "2", before=soon) as served:
+        door = served.ready(workers=2)
+        time.sleep(0.6)
+        files, limits = served.files(), resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)
+        first = served.workers()[0]
+        os.kill(served.process.pid, signal.SIGSTOP)  # It has its pipes to the dead one still.
+        os.kill(first, signal.SIGKILL)
+        used = max(int(name) for name in os.listdir(f"/proc/{served.process.pid}/fd"))
+        resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, (used - 1 + room, limits[1]))
+        os.kill(served.process.pid, signal.SIGCONT)
+        served.log.until("worker 0 cannot be started, and is tried again in 0.5 seconds: .*Too many open files")
+        assert door.order("a hat") == "a hat, small, blue"
+        resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, limits)
+        served.ready(workers=2)
+        assert served.files() == files, "nothing of what was tried stays open"
 
 
 # The third worker has ended before its parent writes to it.

@@ -123,7 +123,7 @@ class Supervisor:
         while not self._is_told_to_end():
             for number in range(self._count):
                 if number not in self._places and time.monotonic() >= self._due[number]:
-                    self._places[number] = self._started(number, listening)
+                    self._fill(number, listening)
             self._end_hung()
             if self._bury():
                 self._end()
@@ -152,6 +152,16 @@ class Supervisor:
         """Have all workers replaced; this may be called from another thread."""
         self._is_stale = True
 
+    def _fill(self, number: int, listening: socket.socket) -> None:
+        """Start a worker. Where the system has no room for one, the others go on serving meanwhile."""
+        try:
+            self._places[number] = self._started(number, listening)
+        except OSError as error:
+            if not self._has_served:
+                raise
+            log.error("worker %d cannot be started, and is tried again in %g seconds: %s", number, LONGEST_PAUSE, error)
+            self._due[number] = time.monotonic() + LONGEST_PAUSE
+
     def _started(self, number: int, listening: socket.socket) -> Worker:
         options = replace(self._options, says_where=number == 0 and self._pauses[number] == 0)
         pulse = Pulse() if options.hung_after and options.workers > 1 else None
@@ -162,16 +172,22 @@ class Supervisor:
         if self._figures is not None:
             environment["PROMETHEUS_MULTIPROC_DIR"] = self._figures
         hold_back()  # It is for the worker to let it through.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "turnwise.cli.worker"],
-            stdin=subprocess.PIPE,
-            pass_fds=[listening.fileno()] if mouth is None else [listening.fileno(), mouth],
-            env=environment,
-            start_new_session=True,  # Ctrl-C is the parent's to pass on.
-        )
-        let_through()
-        if mouth is not None:
-            os.close(mouth)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "turnwise.cli.worker"],
+                stdin=subprocess.PIPE,
+                pass_fds=[listening.fileno()] if mouth is None else [listening.fileno(), mouth],
+                env=environment,
+                start_new_session=True,  # Ctrl-C is the parent's to pass on.
+            )
+        except OSError:
+            if pulse is not None:
+                pulse.close()
+            raise
+        finally:
+            let_through()
+            if mouth is not None:
+                os.close(mouth)
         assert process.stdin is not None
         try:
             process.stdin.write(order)
