@@ -29,14 +29,16 @@ class Upkeep:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         while True:
             steady = loop.call_later(STEADY_SECONDS, self._go_well)
-            error: Exception | None = None
+            error: BaseException | None = None
             try:
                 await work()
-            except Exception as raised:  # A fault in one piece of work ends neither it nor another for good.
+            except (Exception, asyncio.CancelledError) as raised:  # It may have waited for what others cancelled.
                 error = raised
             finally:
                 steady.cancel()
             if task is not None and task.cancelling():
+                if isinstance(error, asyncio.CancelledError):
+                    raise error
                 if error is not None:
                     self._log.error("it did not end well: %s", self._fault, exc_info=error)
                 return

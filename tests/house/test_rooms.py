@@ -150,7 +150,6 @@ def test_broad_handlers_stand_only_where_they_are_argued_for() -> None:
         ("auth.py", "_verified"),
         ("telemetry.py", "_span"),
         ("_life.py", "_hold"),
-        ("_upkeep.py", "keep"),
         ("transports/authorizing.py", "_next"),
         ("transports/asgi.py", "_live"),
         ("transports/exchange.py", "_is_alive"),

@@ -201,6 +201,32 @@ def test_an_inbox_ends_at_whatever_moment_it_is_told_to(tmp_path: Path, monkeypa
     run(work())
 
 
+def test_work_that_waited_for_something_cancelled_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_upkeep, "FIRST_PAUSE", 0.0)
+
+    async def work() -> None:
+        begun = 0
+
+        async def waiting() -> None:
+            nonlocal begun
+            begun += 1
+            if begun == 1:
+                gone = asyncio.get_running_loop().create_future()
+                gone.cancel()
+                await gone
+            await asyncio.Event().wait()
+
+        upkeep = Upkeep("nobody waits any more", logging.getLogger("turnwise.inbox"))
+        task = asyncio.create_task(upkeep.keep(waiting))
+        await so(lambda: begun == 2)
+        assert upkeep.fault == "nobody waits any more"
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    run(work())
+
+
 def test_work_that_fails_over_its_end_is_not_begun_again(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         begun = 0
