@@ -138,9 +138,12 @@ def test_who_stops_waiting_is_told_that_the_call_stays(tmp_path: Path, tokens: s
         environment = {**ENVIRONMENT, **known(inbox.line)}
         with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr is not None
-            assert "It waits for answers" in waiting.stderr.readline()
-            waiting.send_signal(signal.SIGINT)
-            told = waiting.stderr.read()
+            try:
+                assert "It waits for answers" in waiting.stderr.readline()
+                waiting.send_signal(signal.SIGINT)
+                told = waiting.communicate(timeout=PATIENCE)[1]
+            finally:
+                waiting.kill()
         [item] = inbox.line.call("GET", "/items").body["items"]
     again = f"turnwise wait {item['id']} --inbox {inbox.line.url}"
     assert (waiting.returncode, "stays in the inbox" in told, again in told) == (130, True, True), told
