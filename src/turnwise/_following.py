@@ -140,7 +140,7 @@ async def follow(
     """The result of a task, whatever it takes. Who stops waiting stops the task."""
     try:
         return await _followed(talks, task, max_rounds, on_status, first)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt):  # The latter by a callback that asks at a terminal.
         stopping = asyncio.ensure_future(talks.ask("tasks/cancel", wire.named(task.id)))
         try:
             async with asyncio.timeout(CANCEL_SECONDS):

@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -25,6 +26,7 @@ from typer.testing import CliRunner
 import turnwise
 from tests.fleet.forks import Child, Forks
 from turnwise.cli.app import app
+from turnwise.cli.showing import legible
 
 PYTHONPATH = str(Path(turnwise.__file__).parents[1])
 ROOT = Path(__file__).parents[2]
@@ -50,6 +52,7 @@ main()
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[/no] [red]"
 SHOP = f"""
 from mcp_types import TextContent
+from pydantic import BaseModel, field_validator
 from turnwise import Context, MCPServer, ToolError
 
 HOSTILE = {HOSTILE!r}
@@ -89,6 +92,34 @@ async def count_up(ctx: Context) -> str:
         await ctx.info(f"line {{number}} {{HOSTILE}}")
     await ctx.elicit("Go on?", bool, key="on")
     return "counted"
+
+class Nothing(BaseModel):
+    "A form without fields."
+
+class Even(BaseModel):
+    number: int
+
+    @field_validator("number")
+    def check(cls, number):
+        assert number % 2 == 0
+        return number
+
+@server.tool()
+async def delete(ctx: Context) -> str:
+    return (await ctx.elicit("Really delete all of it?", Nothing, key="sure")).action
+
+@server.tool()
+async def tell(ctx: Context) -> str:
+    text = (await ctx.elicit("What?", str, key="what")).data
+    return f"{{len(text)}} {{text[:20]}}"
+
+@server.tool()
+async def even(ctx: Context) -> str:
+    return str((await ctx.elicit("Which number?", Even, key="even")).data.number)
+
+@server.tool()
+async def table() -> str:
+    return "caf\\u00e9\\u00a0x\\t\\u06cc\\u200c\\u06a9\\r\\nline"
 
 @server.tool()
 async def fail() -> str:
@@ -341,7 +372,7 @@ def test_results_are_json_for_scripts_and_errors_are_exit_codes(shop: Commands) 
     assert (failed.code, failed.err) == (1, "")
     assert failed.out.startswith("sold out")
     assert missing.code == 1
-    assert missing.err.startswith("there is no tool 'sell'; there are: buy, count_up, data, fail,")
+    assert missing.err.startswith("there is no tool 'sell'; there are: buy, count_up, data, delete, even, fail,")
 
 
 def test_a_list_that_is_no_json_is_told_how_to_be_written(shop: Commands) -> None:
@@ -509,7 +540,32 @@ def test_what_a_web_server_says_is_told_in_a_sentence(shop: Commands, web: str) 
 
 def test_a_call_that_takes_too_long_is_told_in_a_sentence(shop: Commands) -> None:
     (told,) = shop.run(["call", "slow", "sleep", "--timeout", "0.2"])
-    assert told == (1, "", "tools/call was not finished within 0.2 s\n")
+    assert told == (5, "", "sleep was not finished within 0.2 s\n")
+
+
+def test_a_server_that_never_answers_is_not_waited_for_for_longer_than_told(shop: Commands) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
+        for told in shop.run(*(["call", target, "buy", "--timeout", "0.3"] for target in (url, "sleep 60"))):
+            assert told == (3, "", "the server has not answered within 0.3 s\n")
+
+
+def test_arguments_that_are_not_there_are_told_of(shop: Commands) -> None:
+    given = answers(shop, {"sure": True})
+    (told,) = shop.run(["call", "shop.py", "buy", "article=hat", "cuont=3", *given])
+    assert (told.code, told.out) == (0, "2 'hat' None []\n")
+    assert told.err == "there is no argument cuont; there are: article, count, note, tags\n"
+    (told,) = shop.run(["call", "shop.py", "buy", "article=hat", "article=cap", *given])
+    assert (told.code, "article is given twice" in told.err) == (2, True)
+    (told,) = shop.run(["call", "shop.py", "buy", os.fsdecode(b"article=\xe9"), *given])
+    assert (told.code, "it is not UTF-8" in told.err) == (2, True)
+
+
+def test_a_result_has_its_tabs_its_spaces_and_what_joins_letters(shop: Commands) -> None:
+    (told,) = shop.run(["call", "shop.py", "table"])
+    assert told.out == "caf\u00e9\u00a0x\t\u06cc\u200c\u06a9\nline\n"
+    assert legible("one\r\ntwo\rthree\u202e", lines=True) == "one\r\ntwo\ufffdthree\ufffd"
+    assert legible("one\ttwo\nthree") == "one\ufffdtwo\ufffdthree"
 
 
 def test_a_server_that_cannot_be_imported_is_said_in_a_line(shop: Commands) -> None:
@@ -571,7 +627,7 @@ def test_a_list_names_all_that_there_is(shop: Commands, url: str) -> None:
     assert "resource  shop://hours" in lines
     assert "template  shop://{article}/price" in lines
     found = json.loads(facts.out)
-    assert [len(found[kind]) for kind in ("tools", "prompts", "resources", "templates")] == [8, 1, 1, 1]
+    assert [len(found[kind]) for kind in ("tools", "prompts", "resources", "templates")] == [12, 1, 1, 1]
 
 
 def test_hostile_text_is_harmless(shop: Commands) -> None:
@@ -604,6 +660,29 @@ def test_a_page_is_shown_and_not_opened(shop: Commands) -> None:
             assert terminal.ended()[:2] == (0, f"{word}\n{action}\n")
 
 
+def test_a_question_without_fields_is_agreed_to_by_somebody(shop: Commands) -> None:
+    for word, action in (("yes", "accept"), ("", "decline"), ("!decline", "decline"), ("cancel", "cancel")):
+        with shop.terminal("call", "shop.py", "delete") as terminal:
+            assert "Really delete all of it?" in terminal.answers("Do you agree? yes, no or cancel [no]", word)
+            assert terminal.ended()[:2] == (0, f"{word}\n{action}\n")
+
+
+def test_a_line_can_be_edited_and_be_long(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "tell", kind="xterm") as terminal:
+        terminal.answers("value", "hallo\x1b[D\x1b[D\x1b[3~X")
+        assert terminal.ended().out.splitlines()[-1] == "5 halXo"
+    with shop.terminal("call", "shop.py", "tell") as terminal:
+        terminal.answers("value", "x" * 5000)
+        assert terminal.ended().out.splitlines()[-1] == f"5000 {'x' * 20}"
+
+
+def test_an_answer_that_the_server_does_not_take_is_told_as_such(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "even") as terminal:
+        assert "asked before" not in terminal.answers("number", "3")
+        assert "This was asked before: the server did not take the answer." in terminal.answers("number", "4")
+        assert terminal.ended().out.splitlines()[-1] == "4"
+
+
 def test_a_page_or_a_folder_is_asked_about_until_the_answer_is_one(shop: Commands) -> None:
     for tool, prompt, words in (("pay", "cancel [no]", "  yes, no or cancel\n"), ("folders", "[no]", "  yes or no\n")):
         with shop.terminal("call", "shop.py", tool) as terminal:
@@ -618,6 +697,13 @@ def test_a_person_plays_the_model(shop: Commands) -> None:
         terminal.answers("\n", "short.")
         terminal.answers("\n", "")
         assert terminal.ended().out.endswith("\nIt is\nshort.\n")
+
+
+def test_who_does_not_want_to_be_the_model_gives_the_call_up(shop: Commands) -> None:
+    with shop.terminal("call", "shop.py", "summarize") as terminal:
+        terminal.answers("\n", "!cancel")
+        told = terminal.ended()
+    assert (told.code, "nobody replies as the model, and the call is given up" in told.out) == (4, True)
 
 
 def test_folders_are_told_where_the_person_agrees(shop: Commands) -> None:

@@ -276,7 +276,7 @@ def test_what_is_of_no_use_is_not_explained() -> None:
     )
     assert help_of(SCHEMA) == (
         "!decline refuses, !cancel gives up, !back goes to the field before, !none leaves a field empty. "
-        "Empty takes what is in [brackets]."
+        "Empty takes what is in [brackets], or leaves out what is optional."
     )
 
 

@@ -449,6 +449,25 @@ def test_who_is_cancelled_stops_the_task(way: str) -> None:
     run(work())
 
 
+def test_who_interrupts_a_question_stops_the_task() -> None:
+    methods: list[str] = []
+
+    async def interrupted(asking: Any, params: Any) -> Json:
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        tap = Tap(make_server(greet))
+        async with Client(tap, mode="2026-07-28", elicitation_callback=interrupted) as client:
+            try:
+                await client.call_tool("greet")
+            finally:
+                methods.extend(tap.methods)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work())
+    assert methods[-1] == "tasks/cancel"
+
+
 def test_a_server_that_does_not_hear_of_it_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,7 +1,5 @@
 """Who answers what a call asks: a file, or the person at the terminal."""
 
-import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from ..dialects.answering import Asking
 from ..dialects.asking import wire_dict
 from ..errors import CallerError
 from .forms import CANCEL, DECLINE, Form, Refused
+from .lines import read_line
 from .showing import as_json, legible, note
 
 _MEDIA = ("text", "image", "audio")
@@ -20,9 +19,9 @@ NEEDS_ANSWER = 4
 class NobodyAnswers(CallerError):
     """A question that is in no file, and nobody is at the terminal."""
 
-    def __init__(self, key: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, key: str, params: Mapping[str, Any], why: str = "") -> None:
         self.question = {"key": key, **params}
-        super().__init__(f"the question {key!r} is in no --answers, and nobody is there to ask")
+        super().__init__(why or f"the question {key!r} is in no --answers, and nobody is there to ask")
 
 
 class Answers:
@@ -32,6 +31,7 @@ class Answers:
         self._given = given
         self._roots = roots
         self._is_attended = is_attended
+        self._answered: set[str] = set()
         self.before: Callable[[], None] = lambda: None
         """Called before the terminal is used."""
 
@@ -42,10 +42,16 @@ class Answers:
             return known if "action" in known else {"action": "accept", "content": known}
         self._take_terminal(asking, asked)
         note(f"\n{legible(params.message, lines=True)}", "bold cyan")
+        if asking.key in self._answered:
+            note("This was asked before: the server did not take the answer.", "red")
+        self._answered.add(asking.key)
         try:
             if asking.url is not None:
                 return self._visit(asking)
-            form = Form(asked["requestedSchema"], _read, note)
+            if not asked["requestedSchema"].get("properties"):
+                action = _one_of("Do you agree? yes, no or cancel [no]> ", _ACTIONS)
+                return {"action": action, "content": {}} if action == "accept" else {"action": action}
+            form = Form(asked["requestedSchema"], read_line, note)
             note(form.help, "dim")
             return {"action": "accept", "content": form.fill()}
         except Refused as refused:
@@ -59,13 +65,16 @@ class Answers:
         known = self._known(asking, asked)
         if known is None:
             self._take_terminal(asking, asked)
-            note("\nThe server wants a model to reply. You are the model; an empty line ends the reply.", "bold cyan")
+            note("\nThe server wants a model to reply. You are the model.", "bold cyan")
+            note(f"An empty line ends the reply, {CANCEL} gives up the call.", "dim")
             for line in _said(asked):
                 note(legible(line, lines=True))
             try:
                 known = {"text": _paragraph()}
-            except EOFError:
-                raise NobodyAnswers(asking.key, asked) from None
+            except (EOFError, Refused):
+                raise NobodyAnswers(
+                    asking.key, asked, "nobody replies as the model, and the call is given up"
+                ) from None
         if "role" in known:
             return known
         text = known.get("text", known.get("value"))
@@ -100,34 +109,20 @@ class Answers:
         note(f"  at the host {legible(str(asking.host))}", "")
         for warning in asking.warnings:
             note(f"  {legible(warning)}", "red")
-        return {"action": _one_of("Have you been there, and agree? yes, no or cancel [no]> ", _VISITED)}
+        return {"action": _one_of("Have you been there, and agree? yes, no or cancel [no]> ", _ACTIONS)}
 
 
 _AGREED = {"y": True, "yes": True, "": False, "n": False, "no": False}
-_VISITED = {word: "accept" if agreed else "decline" for word, agreed in _AGREED.items()} | {
+_ACTIONS = {word: "accept" if agreed else "decline" for word, agreed in _AGREED.items()} | {
     DECLINE: "decline",
     "cancel": "cancel",
     CANCEL: "cancel",
 }
 
 
-def _read(prompt: str) -> str:
-    """A line. Ctrl-C ends the waiting at once: the loop's own way would wait for the line."""
-    known = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
-        return input()
-    except (KeyboardInterrupt, EOFError):
-        sys.stderr.write("\n")  # What comes next is not to stand on the line of the prompt.
-        raise
-    finally:
-        signal.signal(signal.SIGINT, known)
-
-
 def _one_of(prompt: str, words: Mapping[str, Any]) -> Any:
     """What one of these words stands for; others are asked about again."""
-    while (word := _read(prompt).strip().lower()) not in words:
+    while (word := read_line(prompt).strip().lower()) not in words:
         note(f"  {legible(prompt.partition('? ')[2].partition(' [')[0])}", "red")
     return words[word]
 
@@ -152,10 +147,14 @@ def _said(asked: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _paragraph() -> str:
-    """Lines up to an empty one, or to the end of input; EOFError where there is nothing before that."""
+    """Lines up to an empty one, or to the end of input; EOFError where there is nothing before that, Refused where the
+    person does not want to.
+    """
     lines: list[str] = []
     try:
-        while line := _read("> "):
+        while line := read_line("> "):
+            if line.strip().lower() in (DECLINE, CANCEL):
+                raise Refused("cancel")
             lines.append(line)
     except EOFError:
         if not lines:

@@ -5,8 +5,9 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import AsyncExitStack, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_args
 
@@ -15,11 +16,13 @@ import typer
 from ..client import Client
 from ..dialects.asking import wire_dict
 from ..dialects.words import Mode
-from ..errors import TurnwiseError, Unanswerable
+from ..errors import DeadlineExceeded, TurnwiseError, Unanswerable
 from .answering import NEEDS_ANSWER, Answers, NobodyAnswers
 from .failing import worded
 from .handing import (
     INBOX,
+    STILL_THERE,
+    UNREACHABLE,
     AuthorizationEnv,
     Caller,
     HandingOver,
@@ -155,18 +158,27 @@ async def _called(  # noqa: PLR0913 - what the command was told
     *,
     is_json: bool,
 ) -> Any:
-    async with client:
-        tools = {found.name: found async for found in client.iter_tools()}
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(seconds):
+                await stack.enter_async_context(client)
+                tools = {found.name: found async for found in client.iter_tools()}
+        except TimeoutError:
+            fail(f"the server has not answered within {seconds:g} s", UNREACHABLE)
         if tool not in tools:
             near = ", ".join(sorted(tools)) or "none"
             fail(f"there is no tool {tool!r}; there are: {near}")
         arguments = parsed(words, tools[tool].input_schema)
+        left = None if seconds is None else max(0.001, seconds - (time.monotonic() - began))
         if handing is not None:
             return await handing.called(client, tool, arguments, seconds, is_json=is_json)
         meter = Meter(tool)
         answers.before = meter.stop
         try:
-            return await client.call_tool(tool, arguments, progress_callback=meter.tell, deadline=seconds)
+            return await client.call_tool(tool, arguments, progress_callback=meter.tell, deadline=left)
+        except DeadlineExceeded:
+            fail(f"{tool} was not finished within {seconds:g} s", STILL_THERE)
         finally:
             meter.stop()
 
@@ -216,11 +228,23 @@ def parsed(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str, Any]:
             raise typer.BadParameter(f"an argument is name=value, not {word!r}")
         is_json = name.endswith(":")
         name = name.removesuffix(":")
+        _check_word(name, word, arguments)
+        if properties and name not in properties and not schema.get("additionalProperties"):
+            note(f"there is no argument {legible(name)}; there are: {legible(', '.join(properties))}", "red")
         part = properties.get(name, {"type": "string"})
         arguments[name] = _json(name, value) if is_json else _value(value, _kinds(part))
         if not is_json:
             _check_list(name, value, part, arguments[name])
     return arguments
+
+
+def _check_word(name: str, word: str, known: Mapping[str, Any]) -> None:
+    if name in known:
+        raise typer.BadParameter(f"{name} is given twice")
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{word!r} is no text: it is not UTF-8") from None
 
 
 def _check_list(name: str, text: str, part: Any, value: Any) -> None:
@@ -273,8 +297,10 @@ def _answers(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         found = json.loads(sys.stdin.read() if str(path) == STDIN else path.read_text())
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path}: {error}") from None
+    except OSError as error:
+        raise typer.BadParameter(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{'standard input' if str(path) == STDIN else path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise typer.BadParameter(f"answers are an object, by key or by message, and {path} has none")
     return found

@@ -50,9 +50,11 @@ class Form:
         has_several = len(self._fields) > 1
         words = [f"{DECLINE} refuses", f"{CANCEL} gives up"]
         words += [f"{BACK} goes to the field before"] * has_several
-        words += [f"{NONE} leaves a field empty"] * any(map(_can_be_emptied, self._fields.values()))
+        words += [f"{NONE} leaves a field empty"] * any(map(self._can_be_emptied, self._fields))
         has_defaults = has_several or any("default" in part for part in self._fields.values())
-        return f"{', '.join(words)}.{' Empty takes what is in [brackets].' * has_defaults}"
+        is_free = any("default" not in part and name not in self._required for name, part in self._fields.items())
+        empty = ["takes what is in [brackets]"] * has_defaults + ["leaves out what is optional"] * is_free
+        return f"{', '.join(words)}." + f" Empty {', or '.join(empty)}." * bool(empty)
 
     def fill(self) -> dict[str, Any]:
         """The content of an answer; Refused where the user does not want to."""
@@ -70,6 +72,15 @@ class Form:
                 continue
             place += 1
         return {name: self._content[name] for name in names if name in self._content}
+
+    def _can_be_emptied(self, name: str) -> bool:
+        """Whether there is, or may be after going back, something to be cleared that Enter would leave as it is."""
+        part = self._fields[name]
+        if "default" not in part:
+            return name not in self._required and len(self._fields) > 1
+        if part.get("type") == "array":
+            return bool(part["default"]) and not part.get("minItems")
+        return bool(part["default"]) and _is_text(part) and not part.get("minLength")
 
     def _field(self, name: str) -> Any:
         part = self._fields[name]
@@ -107,8 +118,9 @@ class Form:
         if isinstance(part.get("description"), str):
             self._say(f"  {legible(part['description'])}", "dim")
         if part.get("type") != "boolean":
+            wide = len(str(len(choices)))
             for number, choice in enumerate(choices, 1):
-                self._say(legible(f"  {number}  {choice.title}"), "")
+                self._say(legible(f"  {number:>{wide}}  {choice.title}"), "")
 
     def _line(self, name: str, part: Mapping[str, Any]) -> Any:
         """What is typed; _EMPTY where that is to be nothing at all."""
@@ -128,13 +140,6 @@ class Form:
             return _EMPTY
         words = f"{DECLINE}, {CANCEL}, {BACK} and {NONE}"
         raise ValueError(f"there are {words}, and no {line}. Text that begins with ! is typed as !{line}")
-
-
-def _can_be_emptied(part: Mapping[str, Any]) -> bool:
-    """Whether there is something to be cleared. What is merely left out has its default."""
-    if part.get("type") == "array":
-        return bool(part.get("default")) and not part.get("minItems")
-    return bool(part.get("default")) and _is_text(part) and not part.get("minLength")
 
 
 def _is_text(part: Mapping[str, Any]) -> bool:
@@ -195,6 +200,9 @@ def _chosen(text: str, choices: list[Choice]) -> Any:
             return choice.value
     if text.isdigit() and 1 <= int(text) <= len(choices):
         return choices[int(text) - 1].value
+    alike = [choice for choice in choices if text.casefold() in (str(choice.value).casefold(), choice.title.casefold())]
+    if len(alike) == 1:
+        return alike[0].value
     raise ValueError(f"{text!r} is none of these: give a number from 1 to {len(choices)}, or the words")
 
 

@@ -8,14 +8,26 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+UNSHOWN = "\ufffd"
+_HARMLESS = "\u00a0\u2007\u202f\u3000\u200c\u200d"
+"""What is not printable and does nothing to a terminal: spaces that languages need, and what joins letters."""
 WIDE = 1000
 """Columns where nobody looks: lines are for other programs, and are not broken."""
 
 
 def legible(text: str, *, lines: bool = False) -> str:
-    """What others wrote, without what a terminal would take for a command."""
-    kept = "\n" if lines else ""
-    return "".join(letter if letter.isprintable() or letter in kept else "\ufffd" for letter in text)
+    """What others wrote, without what a terminal would take for a command, or what turns the direction of text."""
+    if text.isprintable():
+        return text
+    if lines:
+        return "\n".join(map(_shown, text.split("\n")))
+    return "".join(letter if letter.isprintable() or letter in _HARMLESS else UNSHOWN for letter in text)
+
+
+def _shown(line: str) -> str:
+    """A line with its tabs, and with the end that other systems give to lines."""
+    end = "\r" if line.endswith("\r") else ""
+    return "\t".join(map(legible, line.removesuffix("\r").split("\t"))) + end
 
 
 def as_json(value: Any) -> str:

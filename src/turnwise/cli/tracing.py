@@ -1,5 +1,6 @@
 """A call, exchange by exchange: what went out, what came back, from which instance, and how large its state was."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -23,7 +24,8 @@ def trace(client: Client) -> None:
         try:
             reply: Incoming = await exchange(request, notified)
         except BaseException as error:
-            _say("<- nothing", f"{type(error).__name__}: {error}")
+            is_over = isinstance(error, asyncio.CancelledError | KeyboardInterrupt)
+            _say("<- nothing", "given up" if is_over else f"{type(error).__name__}: {error}")
             raise
         where = (reply.headers or {}).get(INSTANCE)
         _say(f"<- {came(reply.message)}", f"{(time.perf_counter() - began) * 1000:.1f} ms", where)
