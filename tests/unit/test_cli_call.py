@@ -178,8 +178,28 @@ async def shout(count: list[int] = [], names: list[str] | None = None, more: dic
     print("called")
     return f"{count} {names} {more}"
 """
+ASKING = """
+from turnwise import Context, MCPServer
+
+server = MCPServer("asking")
+
+@server.prompt()
+async def letter(to: str, ctx: Context) -> str:
+    tone = await ctx.elicit("Which tone?", str, key="tone")
+    return f"Write a {tone.data} letter to {to}."
+
+@server.resource("note://{year}/{name}")
+async def note(year: str, name: str, ctx: Context) -> str:
+    page = await ctx.elicit("Which page?", int, key="page")
+    return f"{name} {year}\\n{page.data}"
+
+@server.resource("bytes://all")
+async def all_bytes() -> bytes:
+    return b"\\x00"
+"""
 FILES = {
     "shop.py": SHOP,
+    "asking.py": ASKING,
     "paged.py": PAGED,
     "loud.py": LOUD,
     "slow.py": SLOW,
@@ -574,6 +594,34 @@ def test_a_server_that_cannot_be_imported_is_said_in_a_line(shop: Commands) -> N
         assert (told.code, told.out) == (2, "")
         named = r"(broken|raising|unfit)"
         assert re.fullmatch(rf"{named}\S* cannot be imported: [^()]*(\([^()]*)?{named}\.py, line 2\)\n", told.err)
+
+
+def test_prompts_and_resources_are_got_and_may_ask(shop: Commands) -> None:
+    given = answers(shop, {"tone": "kind", "page": 7})
+    told = shop.run(
+        ["prompt", "asking.py", "letter", "to=7", *given],
+        ["prompt", "asking.py", "letter", "to=Ann", "--json", *given],
+        ["read", "asking.py", "note://2026/may", *given],
+        ["read", "asking.py", "note://2026/may", "--json", *given],
+        ["read", "asking.py", "bytes://all"],
+    )
+    assert [one.code for one in told] == [0] * 5, told
+    assert told[0].out == "user: Write a kind letter to 7.\n"
+    assert json.loads(told[1].out)["messages"][0]["content"]["text"] == "Write a kind letter to Ann."
+    assert told[2].out == "may 2026\n7\n"
+    assert json.loads(told[3].out)["contents"][0]["text"] == "may 2026\n7"
+    assert told[4].out == "[application/octet-stream bytes://all]\n"
+    unknown, nobody, away = shop.run(
+        ["prompt", "asking.py", "sonnet"],
+        ["read", "asking.py", "note://1/x"],
+        ["read", "http://127.0.0.1:9/mcp", "x:y"],
+    )
+    assert (unknown.code, nobody.code, away.code) == (1, 4, 3)
+    assert "Unknown prompt" in unknown.err
+    assert json.loads(nobody.err.splitlines()[0])["message"] == "Which page?"
+    with shop.terminal("prompt", "asking.py", "letter", "to=Ann") as terminal:
+        assert "Which tone?" in terminal.answers("value", "stern")
+        assert terminal.ended()[:2] == (0, "stern\nuser: Write a stern letter to Ann.\n")
 
 
 def test_a_header_has_a_name_and_a_value(shop: Commands, url: str) -> None:

@@ -67,7 +67,7 @@ class Answers:
             self._take_terminal(asking, asked)
             note("\nThe server wants a model to reply. You are the model.", "bold cyan")
             note(f"An empty line ends the reply, {CANCEL} gives up the call.", "dim")
-            for line in _said(asked):
+            for line in said(asked):
                 note(legible(line, lines=True))
             try:
                 known = {"text": _paragraph()}
@@ -134,8 +134,8 @@ def _agrees(prompt: str) -> bool:
         return False
 
 
-def _said(asked: Mapping[str, Any]) -> Iterator[str]:
-    """What a model is told, line by line: text as it is, and of anything else what it is."""
+def said(asked: Mapping[str, Any]) -> Iterator[str]:
+    """What a model is told, message by message: text as it is, and of anything else what it is."""
     if system := asked.get("systemPrompt"):
         yield f"system: {system}"
     for message in asked["messages"]:

@@ -12,6 +12,7 @@ from .._version import __version__
 from .calling import call, list_offers
 from .dev import dev, stdio
 from .doctor import doctor
+from .getting import prompt, read
 from .inbox import inbox
 from .items import hand_over, items, wait
 from .key_commands import keys
@@ -55,6 +56,8 @@ app.command()(call)
 app.command(short_help="Wait for a call that was left in an inbox, and show its result.")(wait)
 app.command("hand-over")(hand_over)
 app.command("list")(list_offers)
+app.command()(prompt)
+app.command()(read)
 app.command(short_help="Serve an inbox: people answer there what calls ask, and the calls go on from there.")(inbox)
 app.command()(doctor)
 app.command()(worker)

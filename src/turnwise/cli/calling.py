@@ -61,6 +61,11 @@ Headers = Annotated[
     list[str] | None, typer.Option("--header", metavar="HEADER", help="'Name: value', for a URL; give several.")
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="Show each exchange, with its instance and its state.")]
+AnswersFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A JSON file with answers, by key or by message; - reads a pipe.")
+]
+Roots = Annotated[list[Path] | None, typer.Option(metavar="FOLDER", help="A folder to tell servers of; give several.")]
+Timeout = Annotated[float | None, typer.Option(callback=positive, metavar="SECONDS", help="For the whole call.")]
 Version = Annotated[
     str, typer.Option("--mode", metavar="VERSION", help=f"The version to speak: {' | '.join(get_args(Mode))}")
 ]
@@ -72,20 +77,13 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     arguments: Annotated[
         list[str] | None, typer.Argument(help="name=value, or name:=json; text is taken as the tool's schema says.")
     ] = None,
-    answers: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A JSON file with answers, by key or by message; - reads a pipe."),
-    ] = None,
-    root: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="A folder to tell servers of; give several.")
-    ] = None,
+    answers: AnswersFile = None,
+    root: Roots = None,
     is_json: AsJSON = False,
     traced: Trace = False,
     header: Headers = None,
     mode: Version = "auto",
-    timeout: Annotated[
-        float | None, typer.Option(callback=positive, metavar="SECONDS", help="For the whole call.")
-    ] = None,
+    timeout: Timeout = None,
     keys_file: KeysFile = None,
     keys_env: KeysEnv = None,
     inbox: InboxURL = None,
@@ -107,13 +105,13 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
             "an inbox carries on calls of servers at a URL alone: start this one with `turnwise serve`, and call that"
         )
     is_attended = sys.stdin.isatty() and str(answers) != STDIN
-    given = Answers(_answers(answers), root or (), is_attended=is_attended)
+    given = Answers(answers_in(answers), root or (), is_attended=is_attended)
     client = made_client(
         target,
         header,
         mode,
         key_source(keys_file, keys_env),
-        **(_callbacks(given) if handing is None else handing.options),
+        **(callbacks(given) if handing is None else handing.options),
         answer_order="one-by-one",
         logging_callback=lambda params: note(legible(f"{params.level}: {params.data}"), "dim"),
         log_level="info",
@@ -121,7 +119,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
     if traced:
         trace(client)
     work = _called(client, tool, arguments or (), given, timeout, handing, is_json=is_json)
-    result = run_client(_aside(work) if handing is None else work, is_json=is_json)
+    result = run_client(aside(work) if handing is None else work, is_json=is_json)
     if result is not None:
         end_with(result, is_json)
 
@@ -140,7 +138,8 @@ def end_with(result: Any, is_json: bool) -> NoReturn:
     raise typer.Exit(1 if getattr(result, "is_error", False) else 0)
 
 
-def _callbacks(given: Answers) -> dict[str, Any]:
+def callbacks(given: Answers) -> dict[str, Any]:
+    """What a client is told of who answers."""
     return {
         "elicitation_callback": given.elicit,
         "sampling_callback": given.sample,
@@ -190,7 +189,7 @@ def list_offers(
     client = made_client(target, header, mode)
     if traced:
         trace(client)
-    found = run_client(_aside(_listed(client)))
+    found = run_client(aside(_listed(client)))
     if is_json:
         typer.echo(as_json(found))
         return
@@ -292,7 +291,8 @@ def _json(name: str, text: str) -> Any:
         raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
 
 
-def _answers(path: Path | None) -> dict[str, Any]:
+def answers_in(path: Path | None) -> dict[str, Any]:
+    """The answers in a file, or in a pipe; none where there is no file."""
     if path is None:
         return {}
     try:
@@ -340,7 +340,7 @@ def run_client(work: Coroutine[Any, Any, Any], *, is_json: bool = False) -> Any:
         fail(*worded(error))
 
 
-async def _aside(work: Coroutine[Any, Any, Any]) -> Any:
+async def aside(work: Coroutine[Any, Any, Any]) -> Any:
     """Some work with a server in this process: what its author prints is no result."""
     with redirect_stdout(sys.stderr):
         return await work
