@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from ._calling import hints_of, is_async, name_of, place_of
+from ._calling import hints_of, inner, is_async, name_of, owner_of, place_of, yields
 from ._json import encode
 from .errors import InvalidArguments, InvalidSignature
 
@@ -107,7 +107,28 @@ def bind(fn: Callable[..., Any], context: type, *, is_resolver: bool = False) ->
     What a resolver takes is not given by the caller, and may be anything.
     """
     with placed(fn):
+        _refuse_accidents(fn, is_resolver)
         return _bound(fn, context, is_resolver)
+
+
+def _refuse_accidents(fn: Callable[..., Any], is_resolver: bool) -> None:
+    """Tell of what looks like a function and would fail, or do something else, when it is called."""
+    name, made = name_of(fn), inner(fn)
+    if isinstance(made, type):
+        if not is_resolver:
+            raise InvalidSignature(f"{name}: a class is no function: register a function, or a method of an object")
+    elif not callable(made):
+        raise InvalidSignature(f"{name}: {type(made).__name__} is nothing that can be called")
+    elif yields(made):
+        raise InvalidSignature(
+            f"{name}: it yields, and a result comes as a whole: return it. "
+            "How far it has come is told by ctx.report_progress"
+        )
+    elif (owner := owner_of(fn)) is not None:
+        raise InvalidSignature(
+            f"{name}: in the body of a class it is not the method of an object yet, and its first parameter would be "
+            f"an argument: register {owner}(...).{name}"
+        )
 
 
 def _bound(fn: Callable[..., Any], context: type, is_resolver: bool) -> Binding:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import functools
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -530,6 +530,66 @@ def test_what_is_written_nowhere_is_refused_without_a_place() -> None:
     with pytest.raises(InvalidSignature) as refused:
         serve(max)
     assert refused.value.where is None
+
+
+class Counter:
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+
+    def sell(self, x: int) -> str:
+        return str(self.start + x)
+
+    def of_class(cls, x: int) -> str:
+        return str(x)
+
+    @staticmethod
+    def alone(self: int, x: int) -> int:  # noqa: PLW0211 - an odd name, and no mistake
+        return self + x
+
+    def __call__(self) -> Iterator[str]:
+        yield "x"
+
+
+def lines() -> Iterator[str]:
+    yield "x"
+
+
+async def news(ctx: Context) -> AsyncIterator[str]:
+    yield "x"
+
+
+@pytest.mark.parametrize(
+    ("fn", "advice"),
+    [
+        (Counter, "Counter: a class is no function: register a function, or a method of an object"),
+        (functools.partial(Counter, start=1), "Counter: a class is no function"),
+        (lines, "lines: it yields, and a result comes as a whole"),
+        (news, "news: it yields, and a result comes as a whole"),
+        (functools.partial(lines), "lines: it yields"),
+        (Counter(), "Counter: it yields"),
+        (Counter.sell, "sell: in the body of a class .* register Counter"),
+        (decorated(Counter.sell), "sell: in the body of a class .* register Counter"),
+        (Counter.of_class, "of_class: in the body of a class"),
+        (classmethod(lines), "lines: classmethod is nothing that can be called"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_only_looks_like_a_function_is_refused_with_advice(fn: Callable[..., Any], advice: str) -> None:
+    server: Any = MCPServer("signs")
+    for register in (server.tool(), server.prompt(), server.resource("signs://{x}")):
+        with pytest.raises(InvalidSignature, match=advice):
+            register(fn)
+
+
+def test_self_may_be_an_argument_of_what_is_no_method() -> None:
+    def add(self: int, x: int) -> int:
+        return self + x
+
+    def bare(self, x: int) -> int:  # type: ignore[no-untyped-def]
+        return int(self) + x
+
+    for fn in (add, bare, Counter.alone):
+        assert text(call(fn, {"self": 1, "x": 2})) == "3"
+    assert text(call(functools.partial(Counter.sell, Counter(1)), {"x": 2})) == "3"
 
 
 def test_a_decorator_without_parentheses_is_refused_with_advice() -> None:
