@@ -20,6 +20,8 @@ from .errors import InvalidArguments, InvalidSignature
 
 MOST_NAMED = 5
 LONGEST_NAME = 60
+_NOT_JSON = ("schema-for-unknown-type", "invalid-for-json-schema")
+"""What pydantic calls types of which it knows nothing, or which JSON has nothing for."""
 
 
 class Resolve:
@@ -155,7 +157,7 @@ def _bound(fn: Callable[..., Any], context: type, is_resolver: bool) -> Binding:
                 renamed[field] = parameter.name
             fields[field] = _field(parameter, annotation, field)
     required = {renamed.get(field, field): default is ... for field, (_, default) in fields.items()}
-    model, schema = _model(name, {} if is_resolver else fields)
+    model, schema = _model(name, {} if is_resolver else fields, renamed)
     returns = hints.get("return", Any)
     return Binding(fn, name, required, model, schema, renamed, injected, tuple(resolved), returns, is_async(fn))
 
@@ -187,12 +189,31 @@ def _field(parameter: inspect.Parameter, annotation: Any, field: str) -> tuple[A
     return Annotated[annotation, Field(alias=parameter.name)], default
 
 
-def _model(name: str, fields: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
+def _model(name: str, fields: dict[str, Any], renamed: Mapping[str, str]) -> tuple[type[BaseModel], dict[str, Any]]:
     try:
-        model = create_model(f"{name}Arguments", **fields)
-        return model, model.model_json_schema(by_alias=True)
+        return _modelled(name, fields)
     except PydanticUserError as error:
-        raise InvalidSignature(f"{name}: {error.message}") from None
+        told = error.message
+    for field, made in fields.items():
+        try:
+            _modelled(name, {field: made})
+        except PydanticUserError as error:
+            raise InvalidSignature(f"{name}: {_unfit(renamed.get(field, field), made[0], error)}") from None
+    raise InvalidSignature(f"{name}: {told}")
+
+
+def _modelled(name: str, fields: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
+    model = create_model(f"{name}Arguments", **fields)
+    return model, model.model_json_schema(by_alias=True)
+
+
+def _unfit(parameter: str, annotation: Any, error: PydanticUserError) -> str:
+    if error.code not in _NOT_JSON:
+        return f"parameter {parameter!r}: {error.message}"
+    return (
+        f"parameter {parameter!r} is a {inspect.formatannotation(annotation)}, which no client can send. What lives in "
+        "the server comes from its lifespan, by ctx.lifespan; what is data is a model or a dataclass"
+    )
 
 
 def _safe_name(name: str, parameters: list[inspect.Parameter]) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import functools
+import sqlite3
 import typing
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -451,6 +452,31 @@ def test_what_cannot_be_called_by_name_with_json_is_refused_at_registration(fn: 
 def test_a_refusal_names_the_function_and_what_is_wrong_with_it(fn: Callable[..., Any]) -> None:
     with pytest.raises(InvalidSignature, match=fn.__name__):
         bound(fn)
+
+
+def connected(x: int, db: sqlite3.Connection) -> str:
+    return f"{x} {db}"
+
+
+def connected_somewhere(x: int, _dbs: list[sqlite3.Connection] | None = None) -> str:
+    return f"{x} {_dbs}"
+
+
+@pytest.mark.parametrize(
+    ("fn", "told"),
+    [
+        (connected, "connected: parameter 'db' is a sqlite3.Connection, which no client can send"),
+        (connected_somewhere, "connected_somewhere: parameter '_dbs' is a .*Connection.*, which no client can send"),
+        (function_type, "function_type: parameter 'x' is a .*Callable.*, which no client can send"),
+    ],
+)
+def test_what_no_client_can_send_is_told_by_its_parameter_and_where_such_things_come_from(
+    fn: Callable[..., Any], told: str
+) -> None:
+    with pytest.raises(InvalidSignature, match=told) as refused:
+        serve(fn)
+    assert "from its lifespan, by ctx.lifespan" in str(refused.value)
+    assert "arbitrary_types_allowed" not in str(refused.value)
 
 
 def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
