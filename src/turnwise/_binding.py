@@ -210,6 +210,8 @@ def _modelled(name: str, fields: dict[str, Any]) -> tuple[type[BaseModel], dict[
 def _unfit(parameter: str, annotation: Any, error: PydanticUserError) -> str:
     if error.code not in _NOT_JSON:
         return f"parameter {parameter!r}: {error.message}"
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     return (
         f"parameter {parameter!r} is a {inspect.formatannotation(annotation)}, which no client can send. What lives in "
         "the server comes from its lifespan, by ctx.lifespan; what is data is a model or a dataclass"
