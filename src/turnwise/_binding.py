@@ -14,12 +14,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
-from ._calling import hints_of, is_async, name_of, place_of
+from ._calling import hints_of, inner, is_async, name_of, owner_of, place_of, yields
 from ._json import encode
 from .errors import InvalidArguments, InvalidSignature
 
 MOST_NAMED = 5
 LONGEST_NAME = 60
+_NOT_JSON = ("schema-for-unknown-type", "invalid-for-json-schema")
+"""What pydantic calls types of which it knows nothing, or which JSON has nothing for."""
 
 
 class Resolve:
@@ -107,7 +109,28 @@ def bind(fn: Callable[..., Any], context: type, *, is_resolver: bool = False) ->
     What a resolver takes is not given by the caller, and may be anything.
     """
     with placed(fn):
+        _refuse_accidents(fn, is_resolver)
         return _bound(fn, context, is_resolver)
+
+
+def _refuse_accidents(fn: Callable[..., Any], is_resolver: bool) -> None:
+    """Tell of what looks like a function and would fail, or do something else, when it is called."""
+    name, made = name_of(fn), inner(fn)
+    if isinstance(made, type):
+        if not is_resolver:
+            raise InvalidSignature(f"{name}: a class is no function: register a function, or a method of an object")
+    elif not callable(made):
+        raise InvalidSignature(f"{name}: {type(made).__name__} is nothing that can be called")
+    elif yields(made):
+        raise InvalidSignature(
+            f"{name}: it yields, and a result comes as a whole: return it. "
+            "How far it has come is told by ctx.report_progress"
+        )
+    elif (owner := owner_of(fn)) is not None:
+        raise InvalidSignature(
+            f"{name}: in the body of a class it is not the method of an object yet, and its first parameter would be "
+            f"an argument: register {owner}(...).{name}"
+        )
 
 
 def _bound(fn: Callable[..., Any], context: type, is_resolver: bool) -> Binding:
@@ -134,7 +157,7 @@ def _bound(fn: Callable[..., Any], context: type, is_resolver: bool) -> Binding:
                 renamed[field] = parameter.name
             fields[field] = _field(parameter, annotation, field)
     required = {renamed.get(field, field): default is ... for field, (_, default) in fields.items()}
-    model, schema = _model(name, {} if is_resolver else fields)
+    model, schema = _model(name, {} if is_resolver else fields, renamed)
     returns = hints.get("return", Any)
     return Binding(fn, name, required, model, schema, renamed, injected, tuple(resolved), returns, is_async(fn))
 
@@ -166,12 +189,33 @@ def _field(parameter: inspect.Parameter, annotation: Any, field: str) -> tuple[A
     return Annotated[annotation, Field(alias=parameter.name)], default
 
 
-def _model(name: str, fields: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
+def _model(name: str, fields: dict[str, Any], renamed: Mapping[str, str]) -> tuple[type[BaseModel], dict[str, Any]]:
     try:
-        model = create_model(f"{name}Arguments", **fields)
-        return model, model.model_json_schema(by_alias=True)
+        return _modelled(name, fields)
     except PydanticUserError as error:
-        raise InvalidSignature(f"{name}: {error.message}") from None
+        told = error.message
+    for field, made in fields.items():
+        try:
+            _modelled(name, {field: made})
+        except PydanticUserError as error:
+            raise InvalidSignature(f"{name}: {_unfit(renamed.get(field, field), made[0], error)}") from None
+    raise InvalidSignature(f"{name}: {told}")
+
+
+def _modelled(name: str, fields: dict[str, Any]) -> tuple[type[BaseModel], dict[str, Any]]:
+    model = create_model(f"{name}Arguments", **fields)
+    return model, model.model_json_schema(by_alias=True)
+
+
+def _unfit(parameter: str, annotation: Any, error: PydanticUserError) -> str:
+    if error.code not in _NOT_JSON:
+        return f"parameter {parameter!r}: {error.message}"
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return (
+        f"parameter {parameter!r} is a {inspect.formatannotation(annotation)}, which no client can send. What lives in "
+        "the server comes from its lifespan, by ctx.lifespan; what is data is a model or a dataclass"
+    )
 
 
 def _safe_name(name: str, parameters: list[inspect.Parameter]) -> str:

@@ -40,6 +40,25 @@ def place_of(fn: Callable[..., Any]) -> str | None:
     return None if code is None else f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
 
 
+def yields(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a generator, of either colour."""
+    kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_one(fn) or is_one(getattr(type(fn), "__call__", None)) for is_one in kinds)  # noqa: B004
+
+
+def owner_of(fn: Callable[..., Any]) -> str | None:
+    """The class in whose body a method stands that is of no object: its first parameter is a bare `self` or `cls`."""
+    owner = str(getattr(inner(fn), "__qualname__", "")).rpartition(".")[0].rpartition(".")[2]
+    if owner in ("", "<locals>"):
+        return None
+    try:
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+    except ValueError:
+        return None
+    is_bare = first is not None and first.name in ("self", "cls") and first.annotation is inspect.Parameter.empty
+    return owner if is_bare else None
+
+
 def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
     """Its annotations, resolved; whatever is wrong with them comes as it is."""
     fn = inner(fn)

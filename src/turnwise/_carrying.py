@@ -17,9 +17,12 @@ from ._guards import Guard, to_the_end
 from ._json import decode, encode
 from ._ledger import FAILURE, ONCE, SPILLED, STEP, Entry, Ledger
 from ._messages import Ask, Call, Done, Outcome, Question, Yield
+from ._rounds import Leg
+from ._steps import unknown
 from ._terms import Terms
 from .errors import (
     AuthorError,
+    EffectUnknown,
     EndlessFlow,
     InvalidParams,
     InvalidRequestState,
@@ -123,17 +126,21 @@ async def _spilled(ledger: Ledger, guard: Guard, excess: int) -> Ledger:
     return replace(ledger, entries=entries, is_spilled=True)
 
 
-async def answer_once(ledger: Ledger, guard: Guard, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """The one reply to this token."""
+async def answer_once(leg: Leg, guard: Guard, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """The one reply to the token that a call brings."""
+    ledger = leg.book()
     if await guard.is_known(_use(ledger, ledger.sequence + 1)):
         # Not a stale state, which makes clients begin anew, and do everything again.
         raise ToolError("This call has gone on from here before: its earlier state is not taken again.")
     key = _use(ledger, ledger.sequence)
-    return await to_the_end(_answered(guard, key, serve))
+    return await to_the_end(_answered(leg, guard, key, serve))
 
 
-async def _answered(guard: Guard, key: str, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    known = await guard.begin(key, "the last round of this call")
+async def _answered(leg: Leg, guard: Guard, key: str, serve: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    try:
+        known = await guard.begin(key, "the last round of this call")
+    except EffectUnknown as error:
+        raise unknown(leg, error.what) from None
     if known is not None:
         return _told(*known[0])
     try:

@@ -228,7 +228,7 @@ class Catalogue:
             told = [stack.enter_context(observer.watch(context)) for observer in self.observers]
             if terms.single_use and terms.guard is not None and context.flow is not None and not call.held:
                 context.detach()
-                outcome = await _carrying.answer_once(context.flow, terms.guard, played)
+                outcome = await _carrying.answer_once(context, terms.guard, played)
             else:
                 outcome = await played()
             for tell in told:

@@ -5,7 +5,6 @@ lies in it is encrypted, and bound to its key. The room knows no database.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -13,8 +12,6 @@ from typing import Any, Protocol, TypeVar
 from ._budgets import Budget
 from ._json import decode, encode
 from .errors import EffectUnknown, InvalidRequestState, StoreFull
-
-log = logging.getLogger("turnwise.steps")
 
 T = TypeVar("T")
 
@@ -119,7 +116,6 @@ class Guard:
                     if waited >= self._patience and again:
                         return None
                     if waited >= self._patience:
-                        log.error("it is not known whether %r was done: it was begun and did not report", what)
                         raise EffectUnknown(what)
             await asyncio.sleep(pause)
             waited += pause

@@ -104,6 +104,11 @@ class Ledger:
         except (ValueError, TypeError, LookupError, AttributeError):
             raise InvalidRequestState("the ledger has another format") from None
 
+    @property
+    def flow_id(self) -> str:
+        """One value for all rounds of a flow, which says nothing else."""
+        return self.derive("flow").hex()[:32]
+
     def derive(self, purpose: str) -> bytes:
         """32 bytes that are the same in every round of this flow, and in no other flow."""
         return hmac.digest(self.lineage, purpose.encode(), "sha256")

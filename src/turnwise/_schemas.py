@@ -53,19 +53,22 @@ def check_for(schema: Mapping[str, Any]) -> Check:
         raise InvalidSignature(f"not a JSON Schema: {error}") from None
 
 
-def check_for_peers(schema: Mapping[str, Any], most_read: int = MOST_STEPS) -> Check:
+def check_for_peers(schema: Mapping[str, Any], most_read: int = MOST_STEPS, *, with_formats: bool = True) -> Check:
     """The same for a schema that a peer sent, which may want to keep us busy: ValueError where it is none, or where it
     takes too long to find out.
 
     Patterns run in linear time, and those that cannot are left to the peer; a check that takes too long is given up.
+    `format` is checked in what we send. In what comes it is an annotation, as JSON Schema has it.
     """
-    found, _ = read_for_peers(schema, most_read)
+    found, _ = read_for_peers(schema, most_read, with_formats=with_formats)
     if isinstance(found, str):
         raise ValueError(found)
     return found
 
 
-def read_for_peers(schema: Mapping[str, Any], most_read: int = MOST_STEPS) -> tuple[Check | str, float]:
+def read_for_peers(
+    schema: Mapping[str, Any], most_read: int = MOST_STEPS, *, with_formats: bool = True
+) -> tuple[Check | str, float]:
     """A check, or why there is none; and how many steps it took to find out."""
     effort: list[float] = [0, 0, most_read]
     token = _effort.set(effort)
@@ -73,7 +76,8 @@ def read_for_peers(schema: Mapping[str, Any], most_read: int = MOST_STEPS) -> tu
         kind = _dialect_of(schema)
         tamed = _tamed(schema)
         _hold(tamed, _reader(kind).validate)
-        return _check(_cautious(kind), tamed, _formats(), most_told=MOST_TOLD), effort[0]
+        formats = _formats() if with_formats else None
+        return _check(_cautious(kind), tamed, formats, most_steps=MOST_STEPS, most_told=MOST_TOLD), effort[0]
     except _TooLong:
         return f"it takes more than {most_read} steps to read", effort[0]
     except (ValueError, RecursionError) as error:
@@ -115,14 +119,15 @@ def _tamed(node: Any) -> Any:
     return [_tamed(item) for item in node] if isinstance(node, list) else node
 
 
-def _check(kind: Any, schema: Mapping[str, Any], formats: Any = None, most_told: int = 1) -> Check:
+def _check(
+    kind: Any, schema: Mapping[str, Any], formats: Any = None, *, most_steps: float = math.inf, most_told: int = 1
+) -> Check:
     import referencing.exceptions
 
     try:
         resolver = _resolver(kind, schema)
     except (RecursionError, OverflowError):
         raise ValueError("too large") from None
-    most_steps = MOST_STEPS if formats else math.inf
     # By itself a validator would look through the whole schema anew for each reference to an anchor.
     validator = kind(dict(schema), _resolver=resolver, format_checker=formats)
 

@@ -166,7 +166,7 @@ async def _carried_out(leg: Leg, step: Step, mark: str) -> Entry:
     """Do it now. One that its author gives up may have been done all the same."""
     name = step.manner.name or name_of(step.fn)
     if step.manner.once and step.manner.on_unknown == "fail" and name in leg.given_up:
-        raise EffectUnknown(step.key)
+        raise unknown(leg, step.key)
     try:
         return await leg.carry_out(_recorded(leg, step, mark))
     except asyncio.CancelledError:
@@ -193,14 +193,18 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
     key = leg.book().derive(f"guard:{step.key}").hex()
 
     async def done() -> Entry:
-        known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
+        try:
+            known = await guard.begin(key, step.key, again=step.manner.on_unknown == "rerun")
+        except EffectUnknown:
+            raise unknown(leg, step.key) from None
         if known is not None:
             return Entry(*known[0])
         entry = await _run(leg, step, mark)
         try:
             await guard.finish(key, list(entry))
         except Exception as error:  # Whatever a store raises: the step was done.
-            log.error("step %r was done, and the store does not know what came of it: %s", step.key, error)
+            told = "step %r was done, and the store does not know what came of it: %s (%s)"
+            log.error(told, step.key, error, where(leg))
             raise EffectUnknown(step.key) from error
         return entry
 
@@ -209,6 +213,17 @@ async def _guarded(leg: Leg, step: Step, mark: str) -> Entry:
     if entry.fingerprint != mark:
         raise ReplayMismatch(step.key)
     return entry
+
+
+def unknown(leg: Leg, what: str) -> EffectUnknown:
+    """What is raised where nobody knows; the log says of which call."""
+    log.error("it is not known whether %r was done: it was begun and did not report (%s)", what, where(leg))
+    return EffectUnknown(what)
+
+
+def where(leg: Leg) -> str:
+    """Which call of which flow, for the log."""
+    return f"{leg.call.method} {leg.call.target!r}, flow {leg.book().flow_id}, round {leg.round}"
 
 
 async def _run(leg: Leg, step: Step, mark: str) -> Entry:

@@ -255,7 +255,7 @@ class Context(OfficialNames, Leg, Generic[LifespanT, RequestT]):
     @property
     def flow_id(self) -> str:
         """One value for all rounds of a flow."""
-        return self.book().derive("flow").hex()[:32]
+        return self.book().flow_id
 
     def idempotency_key(self, step: str) -> str:
         """A key for a service that refuses to do a thing twice: the same for this flow and step, whatever is passed."""

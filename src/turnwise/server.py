@@ -6,7 +6,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -320,15 +320,18 @@ class MCPServer(Generic[LifespanT]):
     def run(self, transport: Transport = "stdio", **options: Any) -> None:
         """Serve until stopped: over standard streams, or over HTTP with `host`, `port` and the options of `asgi`.
 
-        With `log_level` in the constructor, lines of this level and above go to standard error.
+        Ctrl-C ends it in good order, and it returns. With `log_level` in the constructor, lines of this level and above
+        go to standard error.
         """
         if self._log_level is not None:
             logging.basicConfig(level=self._log_level)
         if transport == "stdio":
             _moving.refuse("run", options, _moving.HTTP)
-            asyncio.run(self.run_stdio_async(**options))
+            with suppress(KeyboardInterrupt):
+                asyncio.run(self.run_stdio_async(**options))
         elif transport in ("http", "streamable-http"):
-            self._http_server(**options).run()
+            with suppress(KeyboardInterrupt):
+                self._http_server(**options).run()
         else:
             raise ValueError(f"unknown transport {transport!r}: stdio or http")
 

@@ -314,13 +314,16 @@ def test_an_effect_that_is_not_known_is_told_to_the_model(monkeypatch: pytest.Mo
     quoted("guides/effects.md", told["content"][0]["text"])
 
 
-def test_a_round_of_single_use_that_did_not_report_is_not_known_either(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_of_single_use_that_did_not_report_is_not_known_either(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     sample = load("effects/unknown.py")
     sample.server.add_tool(sample.pay, "pay_strictly", single_use=True)
     again = died(sample, "pay_strictly", monkeypatch)
     told = asyncio.run(attempt(sample.server, "pay_strictly", {"cents": 1200}, **again))
     assert "'the last round of this call'" in told["content"][0]["text"]
     quoted("guides/effects.md", "(`EffectUnknown`, for `'the last round of this call'`)")
+    assert "did not report (tools/call 'pay_strictly', flow " in caplog.text
 
 
 def test_a_store_is_chosen_by_its_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

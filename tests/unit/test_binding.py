@@ -3,8 +3,9 @@
 import asyncio
 import base64
 import functools
+import sqlite3
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -453,6 +454,31 @@ def test_a_refusal_names_the_function_and_what_is_wrong_with_it(fn: Callable[...
         bound(fn)
 
 
+def connected(x: int, db: sqlite3.Connection) -> str:
+    return f"{x} {db}"
+
+
+def connected_somewhere(x: int, _dbs: list[sqlite3.Connection] | None = None) -> str:
+    return f"{x} {_dbs}"
+
+
+@pytest.mark.parametrize(
+    ("fn", "told"),
+    [
+        (connected, "connected: parameter 'db' is a sqlite3.Connection, which no client can send"),
+        (connected_somewhere, "connected_somewhere: parameter '_dbs' is a .*Connection.*, which no client can send"),
+        (function_type, "function_type: parameter 'x' is a .*Callable.*, which no client can send"),
+    ],
+)
+def test_what_no_client_can_send_is_told_by_its_parameter_and_where_such_things_come_from(
+    fn: Callable[..., Any], told: str
+) -> None:
+    with pytest.raises(InvalidSignature, match=told) as refused:
+        serve(fn)
+    assert "from its lifespan, by ctx.lifespan" in str(refused.value)
+    assert "arbitrary_types_allowed" not in str(refused.value)
+
+
 def decorated(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def around(*args: Any, **kwargs: Any) -> Any:
@@ -530,6 +556,66 @@ def test_what_is_written_nowhere_is_refused_without_a_place() -> None:
     with pytest.raises(InvalidSignature) as refused:
         serve(max)
     assert refused.value.where is None
+
+
+class Counter:
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+
+    def sell(self, x: int) -> str:
+        return str(self.start + x)
+
+    def of_class(cls, x: int) -> str:
+        return str(x)
+
+    @staticmethod
+    def alone(self: int, x: int) -> int:  # noqa: PLW0211 - an odd name, and no mistake
+        return self + x
+
+    def __call__(self) -> Iterator[str]:
+        yield "x"
+
+
+def lines() -> Iterator[str]:
+    yield "x"
+
+
+async def news(ctx: Context) -> AsyncIterator[str]:
+    yield "x"
+
+
+@pytest.mark.parametrize(
+    ("fn", "advice"),
+    [
+        (Counter, "Counter: a class is no function: register a function, or a method of an object"),
+        (functools.partial(Counter, start=1), "Counter: a class is no function"),
+        (lines, "lines: it yields, and a result comes as a whole"),
+        (news, "news: it yields, and a result comes as a whole"),
+        (functools.partial(lines), "lines: it yields"),
+        (Counter(), "Counter: it yields"),
+        (Counter.sell, "sell: in the body of a class .* register Counter"),
+        (decorated(Counter.sell), "sell: in the body of a class .* register Counter"),
+        (Counter.of_class, "of_class: in the body of a class"),
+        (classmethod(lines), "lines: classmethod is nothing that can be called"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_only_looks_like_a_function_is_refused_with_advice(fn: Callable[..., Any], advice: str) -> None:
+    server: Any = MCPServer("signs")
+    for register in (server.tool(), server.prompt(), server.resource("signs://{x}")):
+        with pytest.raises(InvalidSignature, match=advice):
+            register(fn)
+
+
+def test_self_may_be_an_argument_of_what_is_no_method() -> None:
+    def add(self: int, x: int) -> int:
+        return self + x
+
+    def bare(self, x: int) -> int:  # type: ignore[no-untyped-def]
+        return int(self) + x
+
+    for fn in (add, bare, Counter.alone):
+        assert text(call(fn, {"self": 1, "x": 2})) == "3"
+    assert text(call(functools.partial(Counter.sell, Counter(1)), {"x": 2})) == "3"
 
 
 def test_a_decorator_without_parentheses_is_refused_with_advice() -> None:

@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import mcp_types as types
 import pytest
+from pydantic import BaseModel
 
 from tests.unit.joined import DISCOVERED, ENVIRONMENT, PATIENCE, Json, Peer, Tap, accept, accepting, run, text
 from turnwise import (
@@ -897,6 +899,52 @@ def test_a_result_that_fits_or_is_an_error_is_taken(result: Json) -> None:
             await client.call_tool("measure")
 
     run(visit())
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [("date-time", "2026-11-16T14:01:18"), ("date", "16.11."), ("email", "nobody"), ("uri", "a"), ("uuid", "1")],
+)
+def test_formats_in_the_schema_of_a_result_are_annotations(form: str, value: str) -> None:
+    schema = {"type": "object", "properties": {"at": {"type": "string", "format": form}}}
+
+    async def visit() -> None:
+        async with Client(measured({"structuredContent": {"at": value}}, schema), **SILENT) as client:
+            await client.list_tools()
+            assert (await client.call_tool("measure")).structured_content == {"at": value}
+
+    run(visit())
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "2025-11-25"])
+def test_a_time_without_a_zone_comes_as_the_tool_returned_it(mode: Any) -> None:
+    class Event(BaseModel):
+        at: datetime
+
+    server = MCPServer("calendar")
+
+    @server.tool()
+    def event() -> Event:
+        return Event(at=datetime(2026, 11, 16, 14, 1, 18))
+
+    async def visit() -> None:
+        async with Client(server, mode=mode) as client:
+            await client.list_tools()
+            assert (await client.call_tool("event")).structured_content == {"at": "2026-11-16T14:01:18"}
+
+    run(visit())
+
+
+def test_a_result_takes_as_many_steps_to_check_as_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}}}
+
+    async def visit() -> None:
+        async with Client(measured({"structuredContent": {"n": [1] * 30_000}}, schema), **SILENT) as client:
+            await client.list_tools()
+            await client.call_tool("measure")
+
+    run(visit())
+    assert "taken unchecked" in caplog.text
 
 
 def test_a_schema_that_is_none_is_not_held_against_the_tool() -> None:

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -1029,7 +1030,9 @@ def crash(place: Place, charged: list[str], **options: Any) -> Result:
     return asyncio.run(run())
 
 
-def test_after_a_crash_it_is_not_known_what_came_of_it(request: pytest.FixtureRequest) -> None:
+def test_after_a_crash_it_is_not_known_what_came_of_it(
+    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
     charged: list[str] = []
     place = make_place("memory", request)
     asked = crash(place, charged)
@@ -1040,6 +1043,13 @@ def test_after_a_crash_it_is_not_known_what_came_of_it(request: pytest.FixtureRe
 
     in_shops(place, work, charged)
     assert charged == [CARD]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(set(told)) == 1
+    assert re.fullmatch(
+        r"it is not known whether 'charge' was done: it was begun and did not report "
+        r"\(tools/call 'pay', flow [0-9a-f]{32}, round 2\)",
+        told[0],
+    )
 
 
 def test_an_instance_that_is_killed_over_an_effect_leaves_it_unknown(shared: Place) -> None:

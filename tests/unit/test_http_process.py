@@ -63,6 +63,7 @@ async def hang(ctx: Context) -> str:
     return "never"
 
 server.run("http", port=0, max_body=100_000)
+print("run has returned", file=sys.stderr, flush=True)
 """
 
 
@@ -201,6 +202,27 @@ def test_a_termination_lets_a_request_in_flight_finish() -> None:
         assert process.ended() in (0, -signal.SIGTERM)
         assert [entry for entry in process.log if entry.startswith("lifespan")] == ["lifespan begins", "lifespan ends"]
         assert not [entry for entry in process.log if "Traceback" in entry]
+
+
+def test_ctrl_c_ends_it_without_a_traceback() -> None:
+    with running() as process:
+        process.ready().popen.send_signal(signal.SIGINT)
+        assert process.ended() == 0
+        assert process.log[-1] == "run has returned"
+        assert "lifespan ends" in process.log
+        assert "Traceback" not in "\n".join(process.log)
+
+
+def test_a_second_ctrl_c_ends_the_wait_for_calls() -> None:
+    with running() as process, process.ready().connect() as connection:
+        stream = Stream(connection, calling("hang", progressToken=1))
+        assert stream.event()["method"] == "notifications/progress"
+        process.popen.send_signal(signal.SIGINT)
+        process.until_logged("Waiting for connections to close")
+        process.popen.send_signal(signal.SIGINT)
+        assert process.ended() == 0
+        assert process.log[-1] == "run has returned"
+        stream.response.close()
 
 
 def test_a_termination_ends_a_subscription_with_its_result_and_without_delay() -> None:

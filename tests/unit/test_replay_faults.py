@@ -260,7 +260,10 @@ def test_a_step_that_was_done_and_not_recorded_is_unknown_at_once_and_logged(cap
             return "look it up"
 
     assert text(rounds(tool, Losing())[-1]) == "look it up"
-    assert "step 'charge' was done, and the store does not know what came of it: the disk is full" in caplog.text
+    assert (
+        "step 'charge' was done, and the store does not know what came of it: the disk is full (tools/call"
+        in caplog.text
+    )
 
 
 def test_a_failure_is_logged_with_its_tool_flow_and_round(caplog: pytest.LogCaptureFixture) -> None:

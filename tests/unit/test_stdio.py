@@ -494,7 +494,23 @@ def test_a_client_that_does_not_read_does_not_keep_the_process_from_ending(leave
         else:
             popen.stdin.close()
         try:
-            assert (popen.wait(PATIENCE) == 0) is (leave == "eof")
+            assert popen.wait(PATIENCE) == 0
+        finally:
+            popen.kill()
+
+
+def test_ctrl_c_ends_it_without_a_traceback() -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=pipe, stdout=pipe, stderr=pipe) as popen:
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        try:
+            popen.stdin.write(line(calling("echo", 1, {"text": "here"})))
+            popen.stdin.flush()
+            assert b"here" in popen.stdout.readline()
+            popen.send_signal(signal.SIGINT)
+            assert popen.communicate(timeout=PATIENCE)[1] == b"started\nstopped\n"
+            assert popen.returncode == 0
         finally:
             popen.kill()
 

@@ -215,7 +215,7 @@ def _result_check(name: str, schema: Any) -> Check | None:
     if not isinstance(schema, Mapping):
         return None
     try:
-        return check_for_peers(schema, MOST_OF_OUTPUT)
+        return check_for_peers(schema, MOST_OF_OUTPUT, with_formats=False)
     except ValueError as error:
         log.warning("the results of tool %r cannot be checked, its output schema cannot be used: %s", name, error)
         return None
