@@ -323,6 +323,25 @@ def test_a_server_whose_import_fails_is_shown_with_its_traceback(tmp_path: Path)
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("program", "called"),
+    [
+        ("import sys\nsys.exit('DATABASE_URL is not set')", "sys.exit('DATABASE_URL is not set') (shop.py, line 2)"),
+        ("raise SystemExit(3)", "sys.exit(3) (shop.py, line 1)"),
+        ("exit()", "sys.exit() (shop.py, line 1)"),
+        ("import argparse\n\nargparse.ArgumentParser().parse_args(['--x'])", "sys.exit(2) (shop.py, line 3)"),
+    ],
+)
+def test_a_server_that_exits_while_it_is_imported_is_not_served_and_it_is_said(
+    tmp_path: Path, program: str, called: str, workers: str
+) -> None:
+    code, said = refused(tmp_path, "shop", "--port", "0", "--workers", workers, program=program)
+    assert code == 3
+    assert f"ERROR turnwise.serve: shop cannot be imported: it called {called}\n" in said + "\n"
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_server_whose_life_cannot_begin_is_not_served(tmp_path: Path, workers: str) -> None:
     (tmp_path / "no database").touch()
     code, said = refused(tmp_path, "shop", "--port", "0", "--workers", workers)
