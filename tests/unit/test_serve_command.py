@@ -139,6 +139,17 @@ def test_a_key_file_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
         assert len([line for line in served.log.lines if "can be read by others: chmod 600" in line]) == 1
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_key_file_that_others_can_read_by_now_is_warned_of_on_sighup(tmp_path: Path, workers: int) -> None:
+    path = keys_file(tmp_path, *KEYS)
+    with serving(tmp_path, "--keys-file", str(path), "--workers", str(workers)) as served:
+        served.ready(workers)
+        assert not [line for line in served.log.lines if "can be read by others" in line]
+        path.chmod(0o644)
+        reloaded(served, workers, 2)
+        assert len([line for line in served.log.lines if "can be read by others: chmod 600" in line]) == 1
+
+
 @pytest.mark.parametrize(("mode", "is_warned_of"), [(0o440, False), (0o640, False), (0o444, True), (0o460, True)])
 def test_roots_key_file_may_be_lent_to_a_group_as_secrets_are_mounted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_warned_of: bool

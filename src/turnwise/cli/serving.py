@@ -231,8 +231,7 @@ def _witnesses(server: MCPServer[Any], options: ServeOptions) -> list[Any]:
 async def _say(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
     """What an operator should know, once for all workers, and once it is true."""
     await _is_up(web)
-    if (warning := options.keys.warning()) is not None:
-        log.warning("%s", warning)
+    warn_of(options.keys)
     if options.says_keys and not options.keys and server.has_drawn_keys:
         log.info(
             "no keys were given, and one was drawn, which other machines do not have and which is gone when this ends: "
@@ -248,6 +247,12 @@ async def _say(server: MCPServer[Any], options: ServeOptions, web: Server) -> No
     log.info("%s is served at http://%s:%d%s%s", server.name, host, options.port, options.path, how_many)
 
 
+def warn_of(keys: KeySource) -> None:
+    """What an operator should know of where keys come from."""
+    if (warning := keys.warning()) is not None:
+        log.warning("%s", warning)
+
+
 def _reload(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
     """Take up the keys anew; where they cannot be had, go on with those that there are."""
     if options.keys_file is None:
@@ -258,6 +263,8 @@ def _reload(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
     except NoKeys as error:
         log.error("the keys stay as they are: %s", error.reason)
         return
+    if options.workers == 1:  # Of several workers, the parent warns.
+        warn_of(options.keys)
     server.use_keys(keys)
     put_headers(web, _introduction(server, options))
     many = "1 key" if len(keys) == 1 else f"{len(keys)} keys"
