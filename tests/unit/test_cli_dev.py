@@ -140,6 +140,37 @@ def test_a_server_that_exits_while_it_is_imported_is_waited_for_until_its_file_c
     assert f"exits {EXITED}" in err.read_text()
 
 
+UNFIT = """
+from contextlib import asynccontextmanager
+from turnwise import MCPServer
+
+@asynccontextmanager
+async def lifespan(server):
+    raise RuntimeError("no database")
+    yield
+
+server = MCPServer("shop", lifespan=lifespan)
+"""
+
+
+def test_who_calls_a_server_whose_life_cannot_begin_is_told_so_until_its_file_changes(here: Commands) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}/mcp"
+    file = here.folder / "unfit.py"
+    file.write_text(UNFIT)
+    child, _, err = here.begin("dev", "unfit:server", "--port", str(port))
+    desk = Desk(file, child, err)
+    try:
+        desk.sees("no database.*it is started anew when a file changes")
+        (listed,) = here.run(["list", url])
+        assert listed.code == 3
+        assert "503 Service Unavailable: shop cannot begin to serve: its log says why" in listed.err
+        desk.writes(SHOP)
+        desk.sees(f"shop is served at {url}")
+    finally:
+        child.signal(signal.SIGINT)
+    assert child.wait() == 0
+
+
 def test_all_commands_say_that_a_server_exits_while_it_is_imported(here: Commands) -> None:
     (here.folder / "ends.py").write_text(SHOP + EXITS)
     for told in here.run(
