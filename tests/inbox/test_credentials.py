@@ -301,6 +301,7 @@ def test_a_file_of_credentials_is_read_again_and_what_was_held_goes_on(tmp_path:
             inbox.hear(signal.SIGHUP, "the credentials stay as they are: ")
             file.write_text(f"{url} {NEW}\n")
             inbox.hear(signal.SIGHUP, "credentials for 1 server from")
+            assert [line for line in inbox.said if "WARNING" in line and f"{file} can be read by others" in line]
             inbox.line.follow(item["id"], lambda seen: "sure" in seen["questions"])
             inbox.end()
             assert "s3cret" not in "".join(inbox.said)

@@ -24,6 +24,7 @@ OTHER = "another-key-of-the-inbox-for-tests"
 
 def written(path: Path, *lines: str) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines))
+    path.chmod(0o600)
     return path
 
 

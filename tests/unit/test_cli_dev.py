@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -113,6 +114,75 @@ def test_a_question_survives_a_reload_and_a_broken_file_is_mended(here: Commands
     assert "SyntaxError" in told
     assert f"Try it: turnwise list {url}" in told
     assert json.dumps({"url": url}) in told.replace("\n", "").replace("  ", "").replace("{ ", "{")
+
+
+EXITS = "\nimport sys\nsys.exit('DATABASE_URL is not set')\n"
+EXITED = "cannot be imported: it called sys.exit('DATABASE_URL is not set') ("
+
+
+def test_a_server_that_exits_while_it_is_imported_is_waited_for_until_its_file_changes(here: Commands) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}/mcp"
+    file = here.folder / "exits.py"
+    file.write_text(SHOP + EXITS)
+    child, _, err = here.begin("dev", "exits:server", "--port", str(port))
+    desk = Desk(file, child, err)
+    try:
+        for exits, code in ((EXITS, "DATABASE_URL is not set"), ("\nraise SystemExit(3)\n", "sys.exit(3)")):
+            desk.writes(SHOP + exits)
+            desk.sees(f"{re.escape(code)}.*it is started anew when a file changes")
+            (listed,) = here.run(["list", url])
+            assert (listed.code != 0, "503" in listed.err, code in listed.err) == (True, True, True)
+            desk.writes(SHOP)
+            desk.sees(f"shop is served at {url}")
+    finally:
+        child.signal(signal.SIGINT)
+    assert child.wait() == 0
+    assert f"exits {EXITED}" in err.read_text()
+
+
+UNFIT = """
+from contextlib import asynccontextmanager
+from turnwise import MCPServer
+
+@asynccontextmanager
+async def lifespan(server):
+    raise RuntimeError("no database")
+    yield
+
+server = MCPServer("shop", lifespan=lifespan)
+"""
+
+
+def test_who_calls_a_server_whose_life_cannot_begin_is_told_so_until_its_file_changes(here: Commands) -> None:
+    url = f"http://127.0.0.1:{(port := free_port())}/mcp"
+    file = here.folder / "unfit.py"
+    file.write_text(UNFIT)
+    child, _, err = here.begin("dev", "unfit:server", "--port", str(port))
+    desk = Desk(file, child, err)
+    try:
+        desk.sees("no database.*it is started anew when a file changes")
+        (listed,) = here.run(["list", url])
+        assert listed.code == 3
+        assert "503 Service Unavailable: shop cannot begin to serve: its log says why" in listed.err
+        desk.writes(SHOP)
+        desk.sees(f"shop is served at {url}")
+    finally:
+        child.signal(signal.SIGINT)
+    assert child.wait() == 0
+
+
+def test_all_commands_say_that_a_server_exits_while_it_is_imported(here: Commands) -> None:
+    (here.folder / "ends.py").write_text(SHOP + EXITS)
+    for told in here.run(
+        ["stdio", "ends.py"],
+        ["worker", "ends:server"],
+        ["tasks", "list", "ends:server"],
+        ["call", "ends.py", "greet"],
+        ["list", "ends:server"],
+        ["doctor", "ends:server"],
+    ):
+        assert told.code != 0
+        assert (told.out, EXITED in told.err, "Traceback" in told.err) == ("", True, False), told
 
 
 def test_what_a_host_is_told_to_start_starts_in_any_folder(here: Commands, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.unit.test_cli_call import Commands, Told, commands
+from turnwise._sealed import KeyRing
 from turnwise.cli.app import app
 
 
@@ -89,12 +90,35 @@ def test_a_rotation_has_three_phases_and_checks_tell_them_apart(here: Commands) 
     again = one(here, "rotate", "ring", "--phase", "mint")
     assert (again.code, again.err) == (1, "--phase mint is done, as ring says; next is --phase drop\n")
     assert ring_of(here) == [new, old]
-    assert one(here, "rotate", "ring", "--phase", "drop").code == 0
+    left = KeyRing([new]).ids[0]
+    assert one(here, "rotate", "ring", "--phase", "drop") == (
+        0,
+        "",
+        f"Only {left} is left, which mints. Bring the file to all instances.\n",
+    )
     assert ring_of(here) == [new]
     assert stat.S_IMODE((here.folder / "ring").stat().st_mode) == 0o600
     assert one(here, "rotate", "ring", "--phase", "drop").code == 1
     assert one(here, "rotate", "ring", "--phase", "turn").code == 2
     assert [path.name for path in here.folder.iterdir() if path.name.startswith(".ring")] == []
+
+
+def test_a_new_key_that_does_not_mint_yet_is_not_dropped_and_can_be_taken_out_by_hand(here: Commands) -> None:
+    one(here, "new", "--file", "ring")
+    (old,) = ring_of(here)
+    one(here, "rotate", "ring", "--phase", "add")
+    added = (here.folder / "ring").read_text()
+    dropped = one(here, "rotate", "ring", "--phase", "drop")
+    assert dropped.code == 1
+    assert dropped.err == (
+        "the new key in ring does not mint yet, and --phase drop would drop it: next is --phase mint. "
+        "To give the rotation up, delete its last line\n"
+    )
+    assert (here.folder / "ring").read_text() == added
+    (here.folder / "ring").write_text(added.rpartition("\n")[0].rpartition("\n")[0] + "\n")
+    assert ring_of(here) == [old]
+    assert one(here, "rotate", "ring", "--phase", "add").code == 0
+    assert (ring_of(here)[0], len(ring_of(here))) == (old, 2)
 
 
 def test_keys_that_are_not_good_are_said(here: Commands) -> None:

@@ -139,6 +139,17 @@ def test_a_key_file_that_others_can_read_is_warned_of(tmp_path: Path) -> None:
         assert len([line for line in served.log.lines if "can be read by others: chmod 600" in line]) == 1
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_key_file_that_others_can_read_by_now_is_warned_of_on_sighup(tmp_path: Path, workers: int) -> None:
+    path = keys_file(tmp_path, *KEYS)
+    with serving(tmp_path, "--keys-file", str(path), "--workers", str(workers)) as served:
+        served.ready(workers)
+        assert not [line for line in served.log.lines if "can be read by others" in line]
+        path.chmod(0o644)
+        reloaded(served, workers, 2)
+        assert len([line for line in served.log.lines if "can be read by others: chmod 600" in line]) == 1
+
+
 @pytest.mark.parametrize(("mode", "is_warned_of"), [(0o440, False), (0o640, False), (0o444, True), (0o460, True)])
 def test_roots_key_file_may_be_lent_to_a_group_as_secrets_are_mounted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_warned_of: bool
@@ -320,6 +331,25 @@ def test_a_server_whose_import_fails_is_shown_with_its_traceback(tmp_path: Path)
         assert code == 3
         assert "shop cannot be imported" in said
         assert program.partition(" ")[2].partition("(")[0] in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("program", "called"),
+    [
+        ("import sys\nsys.exit('DATABASE_URL is not set')", "sys.exit('DATABASE_URL is not set') (shop.py, line 2)"),
+        ("raise SystemExit(3)", "sys.exit(3) (shop.py, line 1)"),
+        ("exit()", "sys.exit() (shop.py, line 1)"),
+        ("import argparse\n\nargparse.ArgumentParser().parse_args(['--x'])", "sys.exit(2) (shop.py, line 3)"),
+    ],
+)
+def test_a_server_that_exits_while_it_is_imported_is_not_served_and_it_is_said(
+    tmp_path: Path, program: str, called: str, workers: str
+) -> None:
+    code, said = refused(tmp_path, "shop", "--port", "0", "--workers", workers, program=program)
+    assert code == 3
+    assert f"ERROR turnwise.serve: shop cannot be imported: it called {called}\n" in said + "\n"
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

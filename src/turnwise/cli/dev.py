@@ -13,7 +13,7 @@ from ..errors import TurnwiseError
 from .hosts import hosts, started
 from .key_options import KeysEnv, KeysFile, key_source
 from .keys import NoKeys
-from .loading import NotFound, load, load_keyed
+from .loading import Exited, NotFound, load, load_keyed
 from .serving import REFUSED, ServeOptions, listen
 from .showing import fail, note
 from .supervising import Supervisor
@@ -37,10 +37,10 @@ def dev(
     key_source(keys_file, keys_env)
     try:
         name = load(server).name
-    except NotFound as error:
-        fail(str(error), 2)
     except Exception as error:  # The author's own; it may be mended while this runs.
-        note(f"{type(error).__name__}: {error}", "red")
+        if isinstance(error, NotFound) and not isinstance(error, Exited):
+            fail(str(error), 2)
+        note(str(error) if isinstance(error, Exited) else f"{type(error).__name__}: {error}", "red")
         name = server.partition(":")[0].removesuffix(".py")
     _check_port(port)
     _say_hosts(name, server, f"http://127.0.0.1:{port}{path}")

@@ -63,11 +63,14 @@ class Secrets(NamedTuple):
         return {} if self.credentials is None else _read(self.credentials, read_credentials)
 
     def warn(self) -> None:
-        """Say what others may read."""
+        """Say what others may read, to who starts the inbox."""
+        for warning in self._warnings():
+            note(warning, "red")
+
+    def _warnings(self) -> list[str]:
         files = [path for path in (self.tokens, self.credentials) if path is not None]
-        for source in (self.keys, *(KeySource(str(path)) for path in files)):
-            if source and (warning := source.warning()):
-                note(warning, "red")
+        sources = (self.keys, *(KeySource(str(path)) for path in files))
+        return [warning for source in sources if source and (warning := source.warning())]
 
     async def check(self, desk: "Inbox", keys: Sequence[str]) -> None:
         """NoKeys where none of these keys opens anything in the store; a word where some of it stays shut."""
@@ -96,6 +99,8 @@ class Secrets(NamedTuple):
 
     async def reload(self, desk: "Inbox", door: "Door") -> None:
         """Take up keys, tokens and credentials anew; what cannot be had stays as it is."""
+        for warning in self._warnings():
+            log.warning("%s", warning)
         try:
             keys = self.keys.read()
             await self._check_open(desk, keys)

@@ -30,9 +30,8 @@ _DONE = {
     Phase.add: "A new key is in the file, last. Bring the file to all instances (SIGHUP reads it), then: --phase mint",
     Phase.mint: "The new key is first, and mints. Bring the file to all instances; when no state under the old key can "
     "be alive any more (an hour unless you set a ttl, and for as long as tasks are kept), then: --phase drop",
-    Phase.drop: "Only the first key is left. Bring the file to all instances.",
+    Phase.drop: "Only {first} is left, which mints. Bring the file to all instances.",
 }
-
 
 _NEXT = {Phase.add: Phase.mint, Phase.mint: Phase.drop, Phase.drop: Phase.add}
 _MARK = "# The last phase of a rotation: "
@@ -62,8 +61,14 @@ def rotate(
 ) -> None:
     """One phase of a rotation, in which no flow is lost."""
     found = _read(KeySource(str(file)))
-    if f"{_MARK}{phase}" in file.read_text().splitlines():
+    last = _last(file, found)
+    if last is phase:
         fail(f"--phase {phase} is done, as {file} says; next is --phase {_NEXT[phase]}")
+    if last is Phase.add and phase is Phase.drop:
+        fail(
+            f"the new key in {file} does not mint yet, and --phase drop would drop it: next is --phase mint. "
+            "To give the rotation up, delete its last line"
+        )
     if phase is Phase.add:
         found = [*found, secrets.token_urlsafe(32)]
     elif len(found) < 2:
@@ -71,7 +76,18 @@ def rotate(
     else:
         found = [found[-1], *found[:-1]] if phase is Phase.mint else found[:1]
     _write(file, found, phase)
-    typer.echo(_DONE[phase], err=True)
+    typer.echo(_DONE[phase].format(first=_id(found[0])), err=True)
+
+
+def _last(file: Path, found: list[str]) -> Phase | None:
+    """The phase of a rotation in which the file is, as it says; None where it says nothing that its keys bear out."""
+    lines = file.read_text().splitlines()
+    last = next((phase for phase in Phase if f"{_MARK}{phase}" in lines), None)
+    return None if last is not Phase.drop and len(found) < 2 else last
+
+
+def _id(key: str) -> str:
+    return KeyRing([key]).ids[0]
 
 
 @keys.command()
@@ -84,7 +100,7 @@ def check(
         raise typer.BadParameter("give a FILE or --env")
     source = KeySource(None if file is None else str(file), env)
     for number, key in enumerate(_read(source)):
-        typer.echo(f"{KeyRing([key]).ids[0]}  {'mints and verifies' if number == 0 else 'verifies'}")
+        typer.echo(f"{_id(key)}  {'mints and verifies' if number == 0 else 'verifies'}")
     if (warning := source.warning()) is not None:
         fail(warning)
 

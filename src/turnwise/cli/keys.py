@@ -43,7 +43,10 @@ class KeySource(NamedTuple):
         """What an operator should know of it."""
         if self.file is None or os.name != "posix":
             return None
-        found = os.stat(self.file)
+        try:
+            found = os.stat(self.file)
+        except OSError:  # It was there a moment ago; when it is read again, that is told.
+            return None
         is_lent = found.st_uid == 0 != os.geteuid()  # Root keeps it and lends it to a group, as secrets are mounted.
         mode, too_much = ("640", 0o027) if is_lent else ("600", 0o077)
         return f"{self.file} can be read by others: chmod {mode} {self.file}" if found.st_mode & too_much else None

@@ -2,7 +2,9 @@
 
 import importlib
 import importlib.util
+import os
 import sys
+import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +14,17 @@ from .._sealed import provide_keys
 from ..server import MCPServer
 from .keys import NO_SOURCE, KeySource, NoKeys
 
+_LIBRARY = str(Path(__file__).parents[1]) + os.sep
+_OTHERS = ("<frozen ", _LIBRARY, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")))
+"""Where files begin that are no author's."""
+
 
 class NotFound(Exception):
     """There is no server of this name; the message says what there is."""
+
+
+class Exited(NotFound):
+    """The author's module called `sys.exit` while it was imported, and may yet be mended."""
 
 
 def load_or_say(name: str, source: KeySource = NO_SOURCE) -> MCPServer[Any]:
@@ -29,10 +39,22 @@ def load_or_say(name: str, source: KeySource = NO_SOURCE) -> MCPServer[Any]:
 
 def unimported(name: str, error: Exception) -> str:
     """That a server's module cannot be imported, with what it raised and where, in a line."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
     known = isinstance(error, SyntaxError) or getattr(error, "where", None) is not None  # It says so by itself.
-    place = "" if known else f" ({Path(where.filename).name}, line {where.lineno})"
+    place = "" if known else _place(error)
     return f"{name.partition(':')[0]} cannot be imported: {type(error).__name__}: {error}{place}"
+
+
+def _exited(name: str, error: SystemExit) -> str:
+    called = "sys.exit()" if error.code is None else f"sys.exit({error.code!r})"
+    return f"{name.partition(':')[0]} cannot be imported: it called {called}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """The line of the author's own in which it came about."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(_OTHERS)]
+    where = (own or frames)[-1]
+    return f" ({Path(where.filename).name}, line {where.lineno})"
 
 
 def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPServer[Any]:
@@ -57,10 +79,13 @@ def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPSer
 
 
 def load(name: str) -> MCPServer[Any]:
-    """Import the server. What importing it raises is the author's, and comes out as it is."""
+    """Import the server. What importing it raises is the author's, and comes out as it is; to exit is Exited."""
     place, _, attribute = name.partition(":")
     sys.path.insert(0, "")
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    try:
+        module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    except SystemExit as error:
+        raise Exited(_exited(place, error)) from None
     found = getattr(module, attribute or "server", None)
     if isinstance(found, MCPServer):
         return found

@@ -23,7 +23,7 @@ from ..transports.turnstile import RequestLimits
 from ..transports.uvicorn import Stages, make_server, put_headers
 from .keys import KeySource, NoKeys
 from .loading import NotFound, load_keyed, unimported
-from .reloading import SIGNAL, let_through
+from .reloading import SIGNAL, hold_back, let_through
 
 log = logging.getLogger("turnwise.serve")
 
@@ -98,13 +98,15 @@ def serve_here(
         log.error("%s", error)
         return REFUSED
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_serve(server, replace(options, port=listening.getsockname()[1]), listening, pulse))
+        code = runner.run(_serve(server, replace(options, port=listening.getsockname()[1]), listening, pulse))
+    return _excused(options, listening, f"{server.name} cannot begin to serve: its log says why") if code else 0
 
 
 def _excused(options: ServeOptions, listening: socket.socket | None, why: str) -> int:
     """Where there is no server: the exit code, or, if it is about to be mended, a word to those who call meanwhile."""
     if not options.is_patient or listening is None:
         return REFUSED
+    hold_back()
     log.info("it is started anew when a file changes; until then who calls is told that")
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
 
@@ -182,7 +184,8 @@ async def _serve(server: MCPServer[Any], options: ServeOptions, listening: socke
     if options.metrics and server.tasks is not None:
         beside.append(witnesses[-1].follow_tasks(server.tasks))
     tasks = [asyncio.create_task(work) for work in beside]
-    await web.serve(sockets=[listening])
+    with suppress(SystemExit):  # Uvicorn's, where the server's life cannot begin.
+        await web.serve(sockets=[listening])
     for task in tasks:
         task.cancel()
     return 0 if web.started else REFUSED
@@ -231,8 +234,7 @@ def _witnesses(server: MCPServer[Any], options: ServeOptions) -> list[Any]:
 async def _say(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
     """What an operator should know, once for all workers, and once it is true."""
     await _is_up(web)
-    if (warning := options.keys.warning()) is not None:
-        log.warning("%s", warning)
+    warn_of(options.keys)
     if options.says_keys and not options.keys and server.has_drawn_keys:
         log.info(
             "no keys were given, and one was drawn, which other machines do not have and which is gone when this ends: "
@@ -248,6 +250,12 @@ async def _say(server: MCPServer[Any], options: ServeOptions, web: Server) -> No
     log.info("%s is served at http://%s:%d%s%s", server.name, host, options.port, options.path, how_many)
 
 
+def warn_of(keys: KeySource) -> None:
+    """What an operator should know of where keys come from."""
+    if (warning := keys.warning()) is not None:
+        log.warning("%s", warning)
+
+
 def _reload(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
     """Take up the keys anew; where they cannot be had, go on with those that there are."""
     if options.keys_file is None:
@@ -258,6 +266,8 @@ def _reload(server: MCPServer[Any], options: ServeOptions, web: Server) -> None:
     except NoKeys as error:
         log.error("the keys stay as they are: %s", error.reason)
         return
+    if options.workers == 1:  # Of several workers, the parent warns.
+        warn_of(options.keys)
     server.use_keys(keys)
     put_headers(web, _introduction(server, options))
     many = "1 key" if len(keys) == 1 else f"{len(keys)} keys"

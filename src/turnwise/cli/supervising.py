@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from .keys import NoKeys
 from .reloading import hold_back, let_through
-from .serving import REFUSED, STRAGGLERS, ServeOptions, listen, serve_figures, set_up_logging
+from .serving import REFUSED, STRAGGLERS, ServeOptions, listen, serve_figures, set_up_logging, warn_of
 
 log = logging.getLogger("turnwise.serve")
 
@@ -250,6 +250,8 @@ class Supervisor:
         try:
             if self._options.keys_file is not None:
                 self._options = replace(self._options, held=self._options.keys.read())
+                if self._count > 1:
+                    warn_of(self._options.keys)
         except NoKeys as error:
             log.error("the keys stay as they are: %s", error.reason)
             return
