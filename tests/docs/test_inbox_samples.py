@@ -68,6 +68,7 @@ def test_a_hook_is_known_by_its_signature() -> None:
     headers = Signer([SECRET]).headers(hook, time.time())
     assert sample.is_from_the_inbox(headers, hook.body.encode(), SECRET)
     assert not sample.is_from_the_inbox(headers, b"{}", SECRET)
+    assert not sample.is_from_the_inbox({}, hook.body.encode(), SECRET)
     late = Signer([SECRET]).headers(hook, time.time() - 1000)
     assert not sample.is_from_the_inbox(late, hook.body.encode(), SECRET)
 

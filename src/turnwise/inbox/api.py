@@ -225,7 +225,7 @@ def _add_changing(router: APIRouter, inbox: Inbox, known: Any) -> None:
         terms |= {"restart_expired": bool(body.restart_expired)}
         terms |= {"drafts": body.drafts} if isinstance(body, HandOverCall) else {}
         began = time.time()
-        item = _see(member, await inbox.hand_over(call, caller=caller, **terms))
+        item = _see(member, await inbox.hand_over(call, caller=caller, by=member.name, **terms))
         place = f"{request.scope.get('root_path', '')}/items/{item.id}"
         return await _shown(item, inbox, 200 if item.came < began else 201, {"Location": place})
 

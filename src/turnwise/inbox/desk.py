@@ -91,13 +91,14 @@ class Inbox:
         call: Pending | TaskInHand,
         *,
         caller: str,
+        by: str | None = None,
         authorization: str | None = None,
         hook: str | None = None,
         seconds: float | None = None,
         restart_expired: bool = False,
         drafts: Mapping[str, Any] | None = None,
     ) -> Item:
-        """Take a call with its questions, or a task. `authorization` is the header that its server wants; `hook` is
+        """Take a call with its questions, or a task, by whom it may be the caller or another. `authorization` is the header that its server wants; `hook` is
         told of questions and of the end; after `seconds` it is over; `drafts` are what a model would say to requests to
         it. With `restart_expired` it is begun anew by itself where its server no longer takes its state, and what it
         did before may be done again; otherwise somebody has to say so. Who hands the same over again gets the same
@@ -123,7 +124,7 @@ class Inbox:
                 if known.handed == item.handed:
                     return known
             raise
-        self.notes.taken(kept)
+        self.notes.taken(kept, by or caller)
         self._told(kept)
         return kept
 

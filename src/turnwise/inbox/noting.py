@@ -19,9 +19,10 @@ log = logging.getLogger("turnwise.inbox")
 class Notes:
     """Hears of what happens in this process, and writes it down."""
 
-    def taken(self, item: Item) -> None:
-        """A call or a task was handed over."""
-        log.info("%s was handed over by %s", _named(item), plain(item.caller))
+    def taken(self, item: Item, by: str) -> None:
+        """A call or a task was handed over, by whose token it was; who is shown as the caller may be another."""
+        words = "" if by == item.caller else f" for {plain(item.caller)}"
+        log.info("%s was handed over by %s%s", _named(item), plain(by), words)
 
     def moved(self, item: Item) -> None:
         """It has come to its next questions, to a halt or to its end."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from .._json import encode
 from ..dialects.answering import page_facts
@@ -29,6 +29,9 @@ LONGEST_ADDRESS = 4000
 HEADING = 200
 """Characters of a question's first line that may be the heading of its card."""
 _HERE = ("localhost", "127.0.0.1", "::1")
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_ADDRESS = "/:%?#[]@!$&'()*+,;=~"
+"""What an address keeps as it is."""
 _PORT = re.compile(r":[0-9]{1,5}(?![^/?#])")
 
 
@@ -156,13 +159,22 @@ class Asked:
 
     def _folders(self, typed: Typed) -> tuple[dict[str, Any], list[Fault]]:
         control, roots = self.control("roots"), []
-        for line in _first(typed, control).splitlines():
-            uri, _, name = line.strip().partition(" ")
-            if uri and not uri.startswith("file://"):
-                return {}, [Fault(control, "Folders", "must be addresses that begin with file://, one on each line")]
-            if uri:
-                roots.append({"uri": uri, **({"name": name.strip()} if name.strip() else {})})
+        for line in filter(None, map(str.strip, _first(typed, control).splitlines())):
+            place, _, name = (part.strip() for part in line.partition("|"))
+            if (uri := folder_address(place)) is None:
+                return {}, [Fault(control, "Folders", "must be whole paths or file:// addresses, one on each line")]
+            roots.append({"uri": uri, **({"name": name} if name else {})})
         return {"roots": roots}, []
+
+
+def folder_address(place: str) -> str | None:
+    """The address of a folder, which may be written as people write folders; None where it is none."""
+    if place.startswith("file://"):
+        has_path = place.removeprefix("file://").strip("/") or place == "file:///"
+        return quote(place, safe=_ADDRESS) if has_path else None
+    if _DRIVE.match(place):
+        return "file:///" + quote(place.replace("\\", "/"), safe="/:")
+    return "file://" + quote(place) if place.startswith("/") else None
 
 
 def asked(item: Item) -> list[Asked]:

@@ -4,6 +4,7 @@ Every page is whole without a script; the script asks for the same pages with `X
 Changes are plain posts that carry the session's word. Nothing here knows an item's state or its credentials.
 """
 
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -31,6 +32,8 @@ from .wording import AWAY, WORDS, counted, heading, is_plain, item_title, list_t
 
 MOST_WORDS = 200
 PATIENCE = 1.0
+
+log = logging.getLogger("turnwise.inbox")
 
 Entered = Callable[["Pages", Request, Session], Awaitable[Response]]
 Posted = Callable[["Pages", Request, Session, Typed], Awaitable[Response]]
@@ -73,6 +76,11 @@ class Pages:
                 response = await handler(request)
             except Problem as problem:
                 response = await self.problem(request, problem.status, problem.heading, problem.text)
+            except CallerError as error:
+                if error.__cause__ is None:  # A store that cannot be used names what the database said.
+                    raise
+                log.error("%s cannot be shown: %s", request.url.path, error)
+                response = problem_page(request, 503, "Not now", "The inbox's store cannot be used at the moment.")
             response.headers.update(PAGE_HEADERS)
             return response
 
@@ -168,7 +176,9 @@ class Pages:
         wanted = Wanted(statuses=OPEN if here == "waiting" else ENDS, words=q.split())
         try:
             page = await self._inbox.page(wanted, after=after)
-        except CallerError:
+        except CallerError as error:
+            if error.__cause__ is not None:
+                raise
             raise Problem(400, "No such page", "The list does not go on from there.") from None
         further = urlencode({**({"q": q} if q else {}), "after": page.after or ""})
         facts: dict[str, Any] = {"page": page, "q": q, "here": here, "further": further}

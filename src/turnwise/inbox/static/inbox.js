@@ -128,7 +128,8 @@ function overtaken(lost, me) {
 
 function holdIn(box, words) {
   if (!words.length) return;
-  box.append(...listed(words));
+  const button = box.querySelector("button[data-dismiss]");
+  if (button) button.before(...listed(words)); else box.append(...listed(words));
   box.dataset.part = `kept-${Date.now()}`;
 }
 
@@ -468,9 +469,9 @@ function wrongIn(field) {
   }
   const control = field.querySelector("input, select, textarea");
   const state = control.validity;
-  if (state.valueMissing || (control.required && !control.value.trim() && !state.badInput)) return "is needed";
-  if (control.dataset.notEmpty && !control.value.trim() && !state.badInput) return control.dataset.notEmpty;
-  if (state.badInput) return control.type === "number" ? "must be a number" : "must be a whole date";
+  if (state.badInput) return control.type === "number" ? "must be a number" : "is not complete";
+  if (state.valueMissing || (control.required && !control.value.trim())) return "is needed";
+  if (control.dataset.notEmpty && !control.value.trim()) return control.dataset.notEmpty;
   if (state.typeMismatch) return control.type === "email" ? "must be an email address" : "must be an address with its scheme, as https://example.com";
   if (state.stepMismatch) return "must be a whole number";
   if (state.rangeUnderflow) return `must be at least ${control.min}`;
@@ -704,11 +705,13 @@ function prepare(place) {
   }
   for (const zone of place.querySelectorAll("select[data-zone]")) {
     delete zone.dataset.zone;
-    const clock = zone.parentElement.querySelector("input");
+    const clock = zone.parentElement.querySelector("input[type='datetime-local']");
+    const follows = zone.parentElement.querySelector("input[name$='.follows']");
     const choose = () => { zone.value = offset(clock.value); if (zone.selectedIndex < 0) zone.value = "+00:00"; };
     choose();
+    follows.value = "yes"; // Until somebody chooses another; what comes back with a fault follows on.
     clock.addEventListener("change", choose);
-    zone.addEventListener("change", () => clock.removeEventListener("change", choose));
+    zone.addEventListener("change", () => { follows.value = ""; clock.removeEventListener("change", choose); });
   }
   for (const part of place.querySelectorAll("[data-answer]")) {
     if (!asAsked.has(part.dataset.part)) asAsked.set(part.dataset.part, valuesOf(part));
@@ -765,7 +768,9 @@ document.addEventListener("input", (event) => {
   const question = event.target.closest("[data-answer]");
   if (question) { question.dataset.typed = ""; keeping ??= setTimeout(keep, 500); }
   const field = event.target.closest("[data-answer] .field.wrong");
-  if (field) check(field);
+  if (!field) return;
+  check(field);
+  if (!question.querySelector(".field.wrong")) question.querySelector(".faults").replaceChildren();
 });
 document.addEventListener("keydown", (event) => {
   const question = event.key === "Enter" && !event.isComposing && event.target.closest("[data-answer]");
