@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ._messages import Call, Outcome
 from ._moving import option_of_asking
-from ._rounds import FORGOTTEN
+from ._terms import forgotten
 from .context import Context
 from .errors import InvalidRequestState
 
@@ -38,8 +38,8 @@ class StepObserver(Protocol):
 def explain(context: Context[Any, Any], error: Exception) -> None:
     """Have what a function raised say in which round that was, and what may be behind it."""
     error.add_note(f"flow {context.flow_id}, round {context.round}")
-    if context._owed > 0:
-        error.add_note(FORGOTTEN)
+    if context._owed > 0 and (told := forgotten(context)) != str(error):
+        error.add_note(told)
     if (advice := option_of_asking(error)) is not None:
         error.add_note(advice)
 
