@@ -20,9 +20,9 @@ from ._carrying import kept
 from ._json import decode
 from ._ledger import Ledger
 from ._messages import Ask, CacheHint, Call, Done, Outcome, Yield
-from ._noting import Observer, StepObserver, note_rejected, note_round, note_unused
+from ._noting import Observer, StepObserver, explain, note_rejected, note_round, note_unused
 from ._resolving import Plan, Resolution
-from ._rounds import FORGOTTEN, play
+from ._rounds import play
 from ._schemas import Check
 from ._sealed import Bearer, RequestStateSecurity, authenticated_principal
 from ._shedding import Gauge
@@ -253,9 +253,7 @@ class Catalogue:
             outcome = await play(context, run)
         except Exception as error:
             if not isinstance(error, ToolError | PeerError):
-                error.add_note(f"flow {context.flow_id}, round {context.round}")
-                if context._owed > 0:
-                    error.add_note(FORGOTTEN)
+                explain(context, error)
             raise
         finally:
             current.reset(playing)

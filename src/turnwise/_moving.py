@@ -3,6 +3,7 @@
 The guides to moving have the same in their tables; a test holds the two together.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, TypeVar
@@ -105,6 +106,45 @@ ATTRIBUTES: Mapping[str, str] = {
 """Attributes of a server."""
 
 
+_STATE = "local variables last for a call, over its rounds; between calls, use a store of yours"
+_VISIBLE = "every client sees the same: remove_tool, remove_prompt and remove_resource of the server take away for all"
+_EXTENSIONS = "what the client can do is ctx.client_capabilities; a method of your own is @server.handler(method)"
+_INSIDE = "call the function itself"
+
+CONTEXT: Mapping[str, str] = {
+    "client_extension_settings": _EXTENSIONS,
+    "client_id": "it is in ctx.access_token",
+    "client_supports_extension": _EXTENSIONS,
+    "close_standalone_sse_stream": "leave it out: nothing of a call is on that stream",
+    "delete_state": _STATE,
+    "disable_components": _VISIBLE,
+    "enable_components": _VISIBLE,
+    "fastmcp": "it is ctx.mcp_server here",
+    "get_prompt": _INSIDE,
+    "get_state": _STATE,
+    "is_background_task": "it is ctx.is_task here",
+    "lifespan_context": "it is ctx.lifespan here",
+    "list_prompts": _INSIDE,
+    "list_resources": _INSIDE,
+    "origin_request_id": "ctx.flow_id is the same in all rounds of a call",
+    "reset_visibility": _VISIBLE,
+    "send_notification": _EXTENSIONS,
+    "session_id": "2026-07-28 knows no sessions; ctx.flow_id is the same in all rounds of a call",
+    "set_state": _STATE,
+    "task_id": "ctx.is_task says whether it is one, and ctx.flow_id is the same in all its legs",
+    "transport": "ctx.headers is None on standard streams",
+}
+"""Attributes of a context."""
+
+ASKED: Mapping[str, str] = {
+    "response_description": "write Annotated[str, Field(description=...)] as the schema",
+    "response_title": "write Annotated[str, Field(title=...)] as the schema",
+    "response_type": "it is schema= here",
+}
+"""Options of `ctx.elicit`. It is called in every round, so they are looked for only when it has failed."""
+_UNEXPECTED = re.compile(r"Context\.elicit\(\) got an unexpected keyword argument '(\w+)'")
+
+
 def unknown(what: str, name: str, words: Mapping[str, str], known: Collection[str] = ()) -> str:
     """What is said of an option that there is not."""
     told = f"{what} has no option {name!r}"
@@ -133,8 +173,14 @@ def explained(what: str, words: Mapping[str, str]) -> Callable[[F], F]:
     return decorate
 
 
-def no_attribute(found: Any, name: str) -> AttributeError:
-    """What is said of an attribute that a server does not have."""
+def option_of_asking(error: Exception) -> str | None:
+    """What is said of an exception that is about an option of another library's `ctx.elicit`."""
+    found = _UNEXPECTED.match(str(error)) if isinstance(error, TypeError) else None
+    return None if found is None or found[1] not in ASKED else unknown("ctx.elicit", found[1], ASKED)
+
+
+def no_attribute(found: Any, name: str, known: Mapping[str, str] = ATTRIBUTES) -> AttributeError:
+    """What is said of an attribute that a server, or a context, does not have."""
     told = f"{type(found).__name__!r} object has no attribute {name!r}"
-    words = ATTRIBUTES.get(name)
+    words = known.get(name)
     return AttributeError(told if words is None else f"{told}: {words}", name=name, obj=found)

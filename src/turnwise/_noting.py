@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from ._messages import Call, Outcome
+from ._moving import option_of_asking
+from ._terms import forgotten
 from .context import Context
 from .errors import InvalidRequestState
 
@@ -31,6 +33,15 @@ class StepObserver(Protocol):
         failure where it failed. It must not raise: the step may have been done.
         """
         ...
+
+
+def explain(context: Context[Any, Any], error: Exception) -> None:
+    """Have what a function raised say in which round that was, and what may be behind it."""
+    error.add_note(f"flow {context.flow_id}, round {context.round}")
+    if context._owed > 0 and (told := forgotten(context)) != str(error):
+        error.add_note(told)
+    if (advice := option_of_asking(error)) is not None:
+        error.add_note(advice)
 
 
 def note_rejected(observers: Sequence[Observer], call: Call, error: InvalidRequestState) -> None:

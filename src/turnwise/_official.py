@@ -1,8 +1,11 @@
-"""The names under which tools written for the official SDK find things on a context, over the same ledger."""
+"""The names under which tools written for the official SDK find things on a context, over the same ledger. Of names
+that only FastMCP has it is said what they are here.
+"""
 
 from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from . import _moving
 from .dialects import asking
 
 if TYPE_CHECKING:
@@ -121,3 +124,8 @@ class OfficialNames:
     async def close_sse_stream(self) -> None:
         """The official SDK's name of `close_stream`."""
         cast("Any", self).close_stream()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise _moving.no_attribute(self, name, _moving.CONTEXT)

@@ -47,12 +47,11 @@ from typing import Any, NoReturn, TypeVar
 from ._ledger import ACCEPTED, ANSWER, ASIDE, CHECKPOINT, CLOCK, MARKER, RAW, Entry, Ledger, check_key
 from ._messages import AcceptedElicitation, Ask, Call, Question, Yield, lacking
 from ._siblings import cancels_of, failure_of, siblings
-from ._terms import INSIDE, Terms, inside
+from ._terms import INSIDE, Terms, forgotten, inside
 from .errors import AuthorError, MissingClientCapability, RoundOver
 
 log = logging.getLogger("turnwise.rounds")
 
-FORGOTTEN = "a question or a step was begun and not awaited: write `await ctx...`, in a function that is `async def`"
 CHANGED = (
     "question %r is not the one that was answered under this key: it is asked again. Does its text or schema change "
     "from round to round, or do two questions share a key?"
@@ -351,7 +350,7 @@ async def play(leg: LegT, run: Callable[[LegT], Awaitable[dict[str, Any]]]) -> d
         else:
             if not leg._pending and not leg._yielding:
                 if leg._owed > 0:
-                    raise AuthorError(FORGOTTEN)
+                    raise AuthorError(forgotten(leg))
                 return result
         if leg._refused or leg._strays or leg._working:
             await _settle(leg)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._budgets import Budget
 from ._guards import Guard
@@ -29,6 +29,19 @@ def inside(leg: object) -> Inside | None:
     """The step of this very round that what runs belongs to. A step may call another tool, which may ask."""
     step = in_step.get()
     return step if step is not None and step.leg is leg else None
+
+
+def forgotten(leg: Any) -> str:
+    """What is said where a question or a step was begun and not awaited: those that nothing came of are named."""
+    settled = {} if leg.flow is None else leg.flow.entries
+    left = [
+        key for key in sorted(leg._claimed()) if key not in settled and not key.rpartition(INSIDE)[2].startswith("!")
+    ]
+    names = ", ".join(repr(key) for key in left if key not in leg._pending)
+    return (
+        f"a question or a step was begun and not awaited{names and f' ({names})'}: "
+        "write `await ctx...`, in a function that is `async def`"
+    )
 
 
 @dataclass(frozen=True, slots=True)

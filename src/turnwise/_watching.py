@@ -38,6 +38,8 @@ _BUILTINS: dict[tuple[str, str], str] = {
     ("posix", "urandom"): _CHANCE,
     ("nt", "urandom"): _CHANCE,
 }
+_WRITTEN = {"posix": "os", "nt": "os", "Random": "random"}
+"""What authors call the places of some of them."""
 _PYTHON = {
     "uuid": ("uuid1", "uuid4", "getnode"),
     "secrets": ("choice", "randbelow", "token_bytes", "token_hex", "token_urlsafe"),
@@ -108,7 +110,7 @@ def _profiled(frame: FrameType, event: str, argument: Any) -> None:
         name = getattr(argument, "__name__", "")
         advice = _BUILTINS.get((place.rpartition(".")[2], name))
         if advice is not None and (place != "Random" or owner is _SHARED):
-            _tell(f"{place}.{name}()", frame, advice, is_direct=True)
+            _tell(f"{_WRITTEN.get(place, place)}.{name}()", frame, advice, is_direct=True)
     elif event == "call" and frame.f_back is not None:
         module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         if name in _PYTHON.get(module, ()) or (module == "random" and frame.f_locals.get("self") is _SHARED):

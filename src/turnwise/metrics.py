@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ._messages import Ask, Call, Outcome, Yield, result_type
 from .context import Context
 from .errors import InvalidRequestState, ToolError
+from .errors.peers import Kind
 from .tasks.model import Status
 from .tasks.runtime import Tasks
 
@@ -47,6 +48,8 @@ class PrometheusMetrics:
         self._questions = Counter("questions", "Questions that were asked, by kind.", ("kind",), **where)
         self._tokens = Histogram("token_bytes", "Sizes of the states that went out.", buckets=BYTES, **where)
         self._rejected = Counter("rejected_states", "States that were refused, by reason.", ("reason",), **where)
+        for kind in get_args(Kind):
+            self._rejected.labels(kind)  # From 0 on: what begins with 1 has not grown, as far as Prometheus can see.
         self._sheds = Counter("sheds", "Calls that were handed on to another instance.", **where)
         self._responses = Counter("http_responses", "Responses, by status.", ("status",), **where)
         self._under_way = Gauge(

@@ -1,11 +1,13 @@
 # mypy: ignore-errors
 """The names that FastMCP's server and context have: run in an environment that has it, prints JSON."""
 
+import importlib
 import inspect
 import json
 
 from fastmcp import Context, FastMCP
 
+MODULES = ("fastmcp.exceptions", "fastmcp.server.dependencies", "fastmcp.utilities.types")
 METHODS = ("tool", "prompt", "resource", "run", "run_http_async", "run_stdio_async", "http_app")
 
 
@@ -25,6 +27,7 @@ print(
             "context": public(Context),
             "MCPServer": taken(FastMCP),
             "elicit": taken(Context.elicit),
+            "modules": {name: public(importlib.import_module(name)) for name in MODULES},
             **{name: taken(getattr(FastMCP, name)) for name in METHODS},
         }
     )

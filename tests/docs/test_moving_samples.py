@@ -13,6 +13,8 @@ from typing import Any
 import httpx2
 import mcp
 import mcp.server.mcpserver as sdk
+import mcp.types
+import mcp_types
 import pytest
 from mcp.server import elicitation
 from mcp.server.mcpserver import exceptions
@@ -204,6 +206,85 @@ def test_an_ordinary_server_moves_by_its_imports_alone() -> None:
     assert seen_of(moved, Client) == before
 
 
+class Plain:
+    x: int
+
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+def given(library: Any, client: Any) -> dict[str, Any]:
+    """What a client gets of values that the two libraries write each in its own way."""
+    server = library.MCPServer("values")
+    returned: dict[str, tuple[Any, Any]] = {
+        "nothing": (None, None),
+        "things": ([1], list[Any]),
+        "plain": (Plain(3), Plain),
+    }
+    kept: dict[str, tuple[Any, Any]] = {"dict": ({"a": 1}, dict), "bytes": (b"1", bytes)}
+
+    def function(value: Any, returns: Any) -> Any:
+        def give() -> Any:
+            return value
+
+        give.__annotations__["return"] = returns
+        return give
+
+    for name, (value, returns) in returned.items():
+        server.tool(name)(function(value, returns))
+    for name, (value, returns) in kept.items():
+        server.resource(f"values://{name}", name=name)(function(value, returns))
+
+    @server.resource("values://of/{name}")  # type: ignore[untyped-decorator]
+    def template(name: str) -> str:
+        return name
+
+    async def run() -> dict[str, Any]:
+        async with client(server) as visitor:
+            tools = {tool.name: tool.output_schema is not None for tool in (await visitor.list_tools()).tools}
+            found: dict[str, Any] = {}
+            for name, has_schema in tools.items():
+                result = await visitor.call_tool(name, {})
+                found[name] = "fails" if result.is_error else (has_schema, result.structured_content)
+            for one in (await visitor.list_resources()).resources:
+                (read,) = (await visitor.read_resource(one.uri)).contents
+                found[one.name] = (one.mime_type, read.mime_type)
+            (listed,) = (await visitor.list_resource_templates()).resource_templates
+            return {**found, "template": listed.mime_type}
+
+    return asyncio.run(run())
+
+
+def test_values_are_written_as_the_guide_says() -> None:
+    assert given(sdk, mcp.Client) == {
+        "nothing": (True, {"result": None}),
+        "things": (True, {"result": [1]}),
+        "plain": (True, {"x": 3}),
+        "dict": ("text/plain", "text/plain"),
+        "bytes": ("text/plain", "text/plain"),
+        "template": "text/plain",
+    }
+    assert given(turnwise, Client) == {
+        "nothing": (False, None),
+        "things": (False, None),
+        "plain": "fails",
+        "dict": (None, "application/json"),
+        "bytes": (None, "application/octet-stream"),
+        "template": None,
+    }
+
+
+def test_the_official_types_are_those_that_turnwise_brings() -> None:
+    assert not [name for name in mcp.types.__all__ if getattr(mcp.types, name) is not getattr(mcp_types, name)]
+
+
+@pytest.mark.parametrize("name", ["files/read", "has space"])
+def test_a_name_that_the_official_sdk_warns_of_is_refused(name: str) -> None:
+    sdk.MCPServer("names").add_tool(lambda: "x", name)
+    with pytest.raises(turnwise.InvalidSignature, match="a tool's name has 1 to 128 of the characters"):
+        turnwise.MCPServer("names").add_tool(lambda: "x", name)
+
+
 def guide(name: str, heading: str) -> str:
     return (ROOT / "docs/guides" / name).read_text().partition(heading)[2].partition("\n#")[0]
 
@@ -266,6 +347,9 @@ def test_names_that_are_refused_with_words_are_in_a_table_and_not_here() -> None
     words = [name for names in (_moving.SERVER, _moving.HTTP, _moving.FUNCTION) for name in names]
     assert not [name for name in words if not re.search(rf"\b{name}=", tables)]
     assert not [name for name in _moving.ATTRIBUTES if not re.search(rf"\b{name}\b", tables) or hasattr(server, name)]
+    assert not [name for name in _moving.CONTEXT if f"`ctx.{name}`" not in tables or hasattr(turnwise.Context, name)]
+    assert not [name for name in _moving.ASKED if f"`ctx.elicit({name}=)`" not in tables]
+    assert not _moving.ASKED.keys() & taken(turnwise.Context.elicit)
     assert not _moving.SERVER.keys() & taken(turnwise.MCPServer)
     assert not _moving.HTTP.keys() & taken(turnwise.MCPServer.run, HERE["run_streamable_http_async"])
     assert not _moving.FUNCTION.keys() & {name for options in HERE.values() for name in options.__annotations__}
@@ -315,3 +399,7 @@ def test_every_name_of_fastmcp_is_here_or_in_the_table(fastmcp_command: list[str
         missing |= {f"{name}=" for name in theirs[function] if name not in known}
     assert len(missing) > 50
     assert missing <= told
+    imported = first_column("from-fastmcp.md", "## Name by name")
+    for module, names in theirs["modules"].items():
+        assert module in imported
+        assert imported & {name for one in names for name in (one, f"{one}()")}

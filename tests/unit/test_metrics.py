@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import re
 import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.deploy.commanding import META, PATIENCE, SHOP, Door, Served, answering, refused, serving, until
 from tests.ports import free_port
 from turnwise import Context, MCPServer
+from turnwise.errors.peers import Kind
 from turnwise.metrics import PrometheusMetrics
 from turnwise.testing import connect
 
@@ -111,6 +113,14 @@ def test_how_long_rounds_take_is_counted(fleet: tuple[Served, Door, Figures]) ->
     figures.becomes(before + 5, "call_seconds_count", "tools/call", "who")
     assert figures.get("call_seconds_bucket", "tools/call", "who", "+Inf") == before + 5
     assert figures.get("call_seconds_sum", "tools/call", "who") > 0
+
+
+def test_reasons_to_refuse_a_state_are_figures_before_the_first_is(fleet: tuple[Served, Door, Figures]) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/fleet.md").read_text().partition("| `reason` | means |")[2]
+    told = {name for row in guide.partition("\n\n")[0].splitlines() for name in re.findall("`([a-z]+)`", row[:24])}
+    found = [labels for name, labels in fleet[2].read() if name == "turnwise_rejected_states_total"]
+    assert sorted(map(set, found), key=min) == [{kind} for kind in sorted(told)]
+    assert told == set(get_args(Kind))
 
 
 def test_states_that_are_refused_are_counted_by_reason(fleet: tuple[Served, Door, Figures]) -> None:

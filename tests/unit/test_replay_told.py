@@ -502,6 +502,15 @@ def test_an_effect_outside_of_a_step_is_found_with_its_line(what: str, colour: s
         report.raise_for_findings()
 
 
+@pytest.mark.parametrize("what", ["time.time", "random.random", "random.randint", "uuid.uuid4", "os.urandom"])
+def test_an_effect_is_called_as_its_author_calls_it(what: str, tmp_path: Path) -> None:
+    def plain(ctx: Context) -> str:
+        EFFECTS[what][0](tmp_path)
+        return "done"
+
+    assert [finding.what for finding in check(plain).findings] == [f"{what}()"]
+
+
 def words(report: ReplayReport) -> str:
     return "\n".join(map(str, report.findings))
 

@@ -1,12 +1,14 @@
 """The server object: what is refused when it is built, and what it warns of."""
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
 import turnwise
-from turnwise import AuthSettings, CacheHint, InvalidSignature, MCPServer, RequestStateSecurity
+from turnwise import AuthSettings, CacheHint, Context, InvalidSignature, MCPServer, RequestStateSecurity
+from turnwise.testing import connect
 
 KEY = b"0123456789abcdef0123456789abcdef"
 
@@ -189,6 +191,57 @@ def test_a_method_of_another_library_is_no_attribute_and_it_is_said_what_is() ->
     with pytest.raises(AttributeError, match=r"has no attribute 'colour'$"):
         _ = server.colour
     assert not hasattr(server, "mount")
+
+
+def test_a_name_of_another_librarys_context_is_no_attribute_and_it_is_said_what_is() -> None:
+    server = MCPServer("s")
+    seen: list[str] = []
+
+    @server.tool()
+    def look(name: str, ctx: Context) -> bool:
+        try:
+            getattr(ctx, name)
+        except AttributeError as error:
+            seen.append(str(error))
+        return hasattr(ctx, name)
+
+    async def run() -> None:
+        async with connect(server) as client:
+            for name in ("set_state", "fastmcp", "colour"):
+                told = await client.request("tools/call", {"name": "look", "arguments": {"name": name}})
+                assert told["structuredContent"] == {"result": False}
+
+    asyncio.run(run())
+    assert seen == [
+        "'Context' object has no attribute 'set_state': local variables last for a call, over its rounds; "
+        "between calls, use a store of yours",
+        "'Context' object has no attribute 'fastmcp': it is ctx.mcp_server here",
+        "'Context' object has no attribute 'colour'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"), [("response_type", "it is schema= here"), ("response_title", "Field(title="), ("colour", None)]
+)
+def test_an_option_of_another_librarys_asking_is_explained_in_the_log(
+    option: str, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = MCPServer("s")
+
+    @server.tool()
+    async def ask(ctx: Context) -> str:
+        options: Any = {option: str}
+        await ctx.elicit("Who?", **options)
+        return "never"
+
+    async def run() -> None:
+        async with connect(server) as client:
+            assert (await client.request("tools/call", {"name": "ask"}))["isError"]
+
+    asyncio.run(run())
+    assert f"unexpected keyword argument '{option}'" in caplog.text
+    assert (f"ctx.elicit has no option '{option}'" in caplog.text) is (told is not None)
+    assert told is None or told in caplog.text
 
 
 @pytest.mark.parametrize("level", ["DEBUG", "debug"])

@@ -1069,6 +1069,19 @@ def test_what_was_begun_and_not_awaited_fails_the_call_instead_of_passing_for_do
     assert "failed" in tool_error(rounds(tool)[-1])
 
 
+def test_what_was_begun_and_not_awaited_is_named_once_and_nothing_else_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Who?", str, key="who")
+        await ctx.step(str.upper, "a", name="charge")
+        ctx.uuid()
+        ctx.elicit("Sure?", bool, key="sure").close()
+        ctx.step(str.upper, "b", name="charge").close()
+        return "done"
+
+    assert "failed" in tool_error(rounds(tool)[-1])
+    assert caplog.text.count("a question or a step was begun and not awaited ('charge#2', 'sure'): write `await") == 1
+
+
 def test_a_step_that_was_called_by_mistake_says_how_to_pass_it() -> None:
     async def tool(ctx: Context) -> str:
         called: Any = "charged"
@@ -1111,6 +1124,7 @@ def test_who_uses_a_question_that_was_not_awaited_is_told_in_the_log(caplog: pyt
             answer.close()
 
     assert "failed" in tool_error(rounds(tool)[-1])
+    assert "not awaited ('elicitation-" in caplog.text
     assert "write `await ctx...`" in caplog.text
 
 

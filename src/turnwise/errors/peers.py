@@ -1,7 +1,7 @@
 """What the other side did wrong, or said."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from .own import TurnwiseError
 
@@ -256,12 +256,16 @@ class HandshakeRequired(PeerError):
     """The server does not answer in a version without a handshake."""
 
 
+Kind = Literal["format", "key", "changed", "claims", "expired", "deadline", "store", "codec"]
+"""Why a token is refused, in a word."""
+
+
 class InvalidRequestState(PeerError):
     """A token that was not minted here, or not for this call. The reason is for the log alone; `kind` is the reason in
     a word, for counting: format, key, changed, claims, expired, deadline, store or codec.
     """
 
-    def __init__(self, reason: str = "not a token of this server", kind: str = "format") -> None:
+    def __init__(self, reason: str = "not a token of this server", kind: Kind = "format") -> None:
         self.reason = reason
         self.kind = kind
         super().__init__(reason)
