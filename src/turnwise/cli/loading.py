@@ -27,10 +27,10 @@ class Exited(NotFound):
     """The author's module called `sys.exit` while it was imported, and may yet be mended."""
 
 
-def load_or_say(name: str, source: KeySource = NO_SOURCE) -> MCPServer[Any]:
+def load_or_say(name: str, source: KeySource = NO_SOURCE, held: Sequence[str] = ()) -> MCPServer[Any]:
     """The same as `load_keyed`, for commands that have no use for what the author's module raises: it is NotFound."""
     try:
-        return load_keyed(name, source)
+        return load_keyed(name, source, held)
     except (NotFound, NoKeys):
         raise
     except Exception as error:
