@@ -1,4 +1,6 @@
-"""A server by its name: `module:attribute`, or `file.py:attribute`, as in `shop:server`."""
+"""A server by its name: `module:attribute`, or `file.py:attribute`, as in `shop:server`. Where it is the only one, the
+module or the file is enough.
+"""
 
 import importlib
 import importlib.util
@@ -79,7 +81,7 @@ def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPSer
 
 
 def load(name: str) -> MCPServer[Any]:
-    """Import the server. What importing it raises is the author's, and comes out as it is; to exit is Exited."""
+    """Import the server: the one of this attribute; without one, `server`, or the only one that there is. What importing it raises is the author's, and comes out as it is; to exit is Exited."""
     place, _, attribute = name.partition(":")
     sys.path.insert(0, "")
     try:
@@ -89,7 +91,9 @@ def load(name: str) -> MCPServer[Any]:
     found = getattr(module, attribute or "server", None)
     if isinstance(found, MCPServer):
         return found
-    servers = [key for key, value in vars(module).items() if isinstance(value, MCPServer)]
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, MCPServer)}
+    if not attribute and len({id(value) for value in servers.values()}) == 1:
+        return next(iter(servers.values()))
     hint = f"it has {', '.join(servers)}" if servers else "it has no MCPServer"
     raise NotFound(f"{place} has no server {attribute or 'server'!r}: {hint}")
 
