@@ -10,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from .._sealed import provide_keys
@@ -19,6 +20,8 @@ from .keys import NO_SOURCE, KeySource, NoKeys
 _LIBRARY = str(Path(__file__).parents[1]) + os.sep
 _OTHERS = ("<frozen ", _LIBRARY, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")))
 """Where files begin that are no author's."""
+_LOADERS = ("<frozen importlib", _LIBRARY, str(Path(importlib.__file__).parent) + os.sep)
+"""Where files begin that import an author's."""
 
 
 class NotFound(Exception):
@@ -59,6 +62,14 @@ def _place(error: BaseException) -> str:
     return f" ({Path(where.filename).name}, line {where.lineno})"
 
 
+def own_frames(error: BaseException) -> TracebackType | None:
+    """A traceback without what stands before the first frame of the author's; None where there is no such frame."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_LOADERS):
+        frames = frames.tb_next
+    return frames
+
+
 def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPServer[Any]:
     """Import the server with the keys that it is to have; `held` are those that were read or drawn before. NoKeys where
     it cannot have them.
@@ -81,7 +92,9 @@ def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPSer
 
 
 def load(name: str) -> MCPServer[Any]:
-    """Import the server: the one of this attribute; without one, `server`, or the only one that there is. What importing it raises is the author's, and comes out as it is; to exit is Exited."""
+    """Import the server: the one of this attribute; without one, `server`, or the only one that there is. What
+    importing it raises is the author's, and comes out as it is; to exit is Exited.
+    """
     place, _, attribute = name.partition(":")
     sys.path.insert(0, "")
     try:
