@@ -251,6 +251,31 @@ def test_a_question_over_standard_streams_survives_with_keys_that_are_given(here
     assert missing.err.startswith("none: No such file or directory.")
 
 
+def test_the_only_server_of_a_file_or_a_module_need_not_be_named(here: Commands) -> None:
+    only = SHOP.replace("server = ", "mcp = app = ").replace("@server", "@mcp")
+    (here.folder / "only.py").write_text(only + "server = 'no server'\n")
+    (here.folder / "several.py").write_text(only + "other = MCPServer('other')\n")
+    *found, named, several = here.run(
+        ["list", "only.py"],
+        ["list", "only"],
+        ["doctor", "only"],
+        ["call", "only.py", "greet", "--trace"],
+        ["list", "only.py:server"],
+        ["list", "several.py"],
+    )
+    assert [told.code for told in found] == [0, 0, 0, 4]
+    assert (named.code, named.err) == (2, "only.py has no server 'server': it has mcp, app\n")
+    assert (several.code, several.err) == (2, "several.py has no server 'server': it has mcp, app, other\n")
+    with here.serving("only"):
+        pass
+    child, _, err = here.begin("dev", "only.py", "--port", str(free_port()))
+    try:
+        waited_for(child, err, "(shop is served at)")
+    finally:
+        child.signal(signal.SIGINT)
+    assert child.wait() == 0
+
+
 def test_which_release_it_is_is_said(here: Commands) -> None:
     assert here.run(["--version"]) == [(0, f"turnwise {turnwise.__version__}\n", "")]
 

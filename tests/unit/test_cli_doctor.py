@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import re
 import socket
 import threading
@@ -52,14 +53,14 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 def findings(told: Told) -> dict[str, str]:
     """What was looked at, and how it was found to be."""
     found = {}
-    for line in told.err.splitlines():
+    for line in told.out.splitlines():
         how, what = line[:5].strip(), line[6:]
         found[what.partition(":")[0]] = f"{how}: {what.partition(': ')[2]}"
     return found
 
 
 def test_the_settings_of_a_server_are_looked_at(here: Commands) -> None:
-    keyed, drawn, workers, ring, tasks, empty, nowhere, risky = here.run(
+    keyed, drawn, workers, ring, tasks, empty, nowhere, *risky = here.run(
         ["doctor", "shop:keyed"],
         ["doctor", "shop:server"],
         ["doctor", "shop:server", "--workers", "2"],
@@ -68,10 +69,16 @@ def test_the_settings_of_a_server_are_looked_at(here: Commands) -> None:
         ["doctor", "shop:empty", "--keys-file", "ring"],
         ["doctor", "shop:nothing"],
         ["doctor", "shop:risky", "--workers", "2", "--keys-file", "ring"],
+        ["doctor", "shop:risky", "--keys-file", "ring"],
+        ["doctor", "shop:risky", "--workers", "2"],
+        ["doctor", "shop:risky"],
     )
-    told = (keyed, drawn, workers, ring, tasks, empty, nowhere, risky)
-    assert [one.code for one in told] == [0, 0, 1, 0, 1, 0, 2, 0]
-    assert findings(risky)["store"].startswith("look: pay has effects, and there is none")
+    told = (keyed, drawn, workers, ring, tasks, empty, nowhere, *risky)
+    assert [one.code for one in told] == [0, 0, 1, 0, 1, 0, 2, 0, 0, 1, 0]
+    *refused, alone = [findings(one).get("store") for one in risky]
+    assert refused == ["look: pay has effects, and there is none: a step with once=True would be refused"] * 3
+    assert alone is None, "one process that draws its key has a store of its own"
+    assert (nowhere.out, "shop has no server 'nothing'" in nowhere.err) == ("", True)
     assert findings(keyed) == {"tools": "good: 1"}
     assert findings(drawn)["keys"].startswith("look: the server has none of its own")
     assert findings(workers)["keys"].startswith("bad: the server has none of its own")
@@ -127,10 +134,10 @@ def test_instances_that_cannot_open_what_others_seal_are_bad(here: Commands) -> 
             options = [["--keys-file", name] if name else [] for name in names]
             urls = [stack.enter_context(here.serving("shop:server", "--instance-header", *one)) for one in options]
             (told,) = here.run(["doctor", stack.enter_context(balanced(urls))])
-        assert findings(told)["instances"].startswith("good: 2 answered"), told.err
-        assert (told.code, findings(told)["keys"].startswith(words)) == (code, True), (names, told.err)
+        assert findings(told)["instances"].startswith("good: 2 answered"), told.out
+        assert (told.code, findings(told)["keys"].startswith(words)) == (code, True), (names, told.out)
         if names == ("old", "new"):
-            assert re.search(r"mints with \w{8}, which \S+:\d+ does not have, and refuses", told.err)
+            assert re.search(r"mints with \w{8}, which \S+:\d+ does not have, and refuses", told.out)
 
 
 @contextmanager
@@ -202,5 +209,78 @@ def test_a_late_clock_a_proxy_that_buffers_and_a_server_that_is_not_there_are_ba
     assert re.fullmatch(r"bad: within \d+ s of this one: states expire too early or too late .*", found["clock"])
     assert found["instances"].startswith("look: nobody says who answers")
     assert found["streams"] == "bad: the first event does not come through: does a proxy buffer responses?"
-    assert gone.err.startswith("bad   the server cannot be reached")
-    assert elsewhere.err.startswith("bad ")
+    assert gone.out.startswith("bad   reached: the server cannot be reached")
+    assert elsewhere.out == "bad   reached: the server answers 404 Not Found: The MCP endpoint is /mcp\n"
+
+
+def test_findings_are_the_result_and_programs_can_read_them(here: Commands) -> None:
+    shown, told = here.run(["doctor", "shop:server"], ["doctor", "shop:server", "--json"])
+    assert (shown.code, shown.err, told.code, told.err) == (0, "", 0, "")
+    found = [json.loads(line) for line in told.out.splitlines()]
+    assert [(one["how"], one["about"]) for one in found] == [("look", "keys"), ("good", "tools")]
+    assert shown.out.splitlines() == [f"{one['how']:5} {one['about']}: {one['what']}" for one in found]
+
+
+def test_fewer_instances_than_there_should_be_are_bad(here: Commands) -> None:
+    with ExitStack() as stack:
+        ring = ["--keys-file", "ring", "--instance-header"]
+        urls = [stack.enter_context(here.serving("shop:server", *ring)) for _ in range(2)]
+        unnamed = stack.enter_context(here.serving("shop:keyed"))
+        url = stack.enter_context(balanced(urls))
+        few, all_there, more, nobody, nowhere = here.run(
+            ["doctor", url, "--instances", "3"],
+            ["doctor", url, "--instances", "2"],
+            ["doctor", url, "--instances", "1"],
+            ["doctor", unnamed, "--instances", "1"],
+            ["doctor", "shop:server", "--instances", "1"],
+        )
+    assert [told.code for told in (few, all_there, more, nobody, nowhere)] == [1, 0, 0, 1, 2]
+    assert findings(few)["instances"].startswith("bad: 2 answered 36 times, and there should be 3: ")
+    assert findings(all_there)["instances"].startswith("good: 2 answered 12 times: ")
+    assert findings(more)["instances"].startswith("look: 2 answered 12 times, and there should be 1: ")
+    assert findings(nobody)["instances"].startswith("bad: nobody says who answers")
+
+
+def test_a_server_that_accepts_and_never_answers_is_not_waited_for(here: Commands) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        (told,) = here.run(["doctor", f"http://127.0.0.1:{mute.getsockname()[1]}/mcp", "--timeout", "0.5"])
+    assert told == (1, "bad   reached: the server does not answer within 0.5 s\n", "")
+
+
+class Elsewhere:
+    """A proxy whose server is not there, and a door that wants to know who comes."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        status = 502 if scope["path"] == "/mcp" else 401
+        page = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": status, "headers": page})
+        await send({"type": "http.response.body", "body": b"<html>\r\n<head><title>No</title></head></html>"})
+
+
+def test_what_cannot_be_visited_is_said_in_the_words_of_call(here: Commands) -> None:
+    with serving(Elsewhere()) as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        gone, called, asked = here.run(["doctor", url], ["call", url, "greet"], ["doctor", url.replace("mcp", "door")])
+    assert (gone.code, asked.code) == (1, 1)
+    assert gone.out == f"bad   reached: {called.err}"
+    assert "502 Bad Gateway" in gone.out
+    assert "--header 'Authorization: Bearer ...'" in asked.out
+
+
+def test_who_calls_can_be_said(here: Commands) -> None:
+    async def let_in(scope: Any, receive: Any, send: Any) -> None:
+        known = scope["type"] != "http" or (b"authorization", b"Bearer ann") in scope["headers"]
+        await (app if known else Elsewhere())(scope, receive, send)
+
+    server = MCPServer("shop")
+    app = server.asgi()
+    with serving(let_in, lifespan="auto", log_level="error", timeout_graceful_shutdown=0) as port:
+        (told,) = here.run(["doctor", f"http://127.0.0.1:{port}/mcp", "--header", "Authorization: Bearer ann"])
+    assert told.code == 0
+    assert findings(told)["streams"].startswith("good")
+
+
+def test_a_command_is_nothing_that_doctor_takes(here: Commands) -> None:
+    for told in here.run(["doctor", "turnwise stdio shop.py"], ["doctor", "127.0.0.1:8000/mcp"]):
+        assert told.code == 2
+        assert told.err.startswith("doctor takes a URL with http:// or https://, module:attribute or file.py, not '")

@@ -333,6 +333,18 @@ def test_a_server_whose_import_fails_is_shown_with_its_traceback(tmp_path: Path)
         assert program.partition(" ")[2].partition("(")[0] in said
 
 
+def test_the_traceback_of_an_import_begins_with_the_authors_own_file(tmp_path: Path) -> None:
+    (tmp_path / "stock.py").write_text("import json\njson.loads('{')\n")
+    for name in ("shop", "shop.py"):
+        _, said = refused(tmp_path, name, "--port", "0", program="import stock")
+        files = re.findall(r'File "(\S+)", line', said)
+        assert [Path(file).name for file in files[:2]] == ["shop.py", "stock.py"], said
+        assert "json" in files[-1]
+    _, said = refused(tmp_path, "shop", "--port", "0", program="import (")
+    assert [Path(file).name for file in re.findall(r'File "(\S+)", line', said)] == ["shop.py"]
+    assert "SyntaxError" in said
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize(
     ("program", "called"),

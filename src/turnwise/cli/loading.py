@@ -1,4 +1,6 @@
-"""A server by its name: `module:attribute`, or `file.py:attribute`, as in `shop:server`."""
+"""A server by its name: `module:attribute`, or `file.py:attribute`, as in `shop:server`. Where it is the only one, the
+module or the file is enough.
+"""
 
 import importlib
 import importlib.util
@@ -8,6 +10,7 @@ import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from .._sealed import provide_keys
@@ -17,6 +20,8 @@ from .keys import NO_SOURCE, KeySource, NoKeys
 _LIBRARY = str(Path(__file__).parents[1]) + os.sep
 _OTHERS = ("<frozen ", _LIBRARY, *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")))
 """Where files begin that are no author's."""
+_LOADERS = ("<frozen importlib", _LIBRARY, str(Path(importlib.__file__).parent) + os.sep)
+"""Where files begin that import an author's."""
 
 
 class NotFound(Exception):
@@ -27,10 +32,10 @@ class Exited(NotFound):
     """The author's module called `sys.exit` while it was imported, and may yet be mended."""
 
 
-def load_or_say(name: str, source: KeySource = NO_SOURCE) -> MCPServer[Any]:
+def load_or_say(name: str, source: KeySource = NO_SOURCE, held: Sequence[str] = ()) -> MCPServer[Any]:
     """The same as `load_keyed`, for commands that have no use for what the author's module raises: it is NotFound."""
     try:
-        return load_keyed(name, source)
+        return load_keyed(name, source, held)
     except (NotFound, NoKeys):
         raise
     except Exception as error:
@@ -57,6 +62,14 @@ def _place(error: BaseException) -> str:
     return f" ({Path(where.filename).name}, line {where.lineno})"
 
 
+def own_frames(error: BaseException) -> TracebackType | None:
+    """A traceback without what stands before the first frame of the author's; None where there is no such frame."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_LOADERS):
+        frames = frames.tb_next
+    return frames
+
+
 def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPServer[Any]:
     """Import the server with the keys that it is to have; `held` are those that were read or drawn before. NoKeys where
     it cannot have them.
@@ -79,7 +92,9 @@ def load_keyed(name: str, source: KeySource, held: Sequence[str] = ()) -> MCPSer
 
 
 def load(name: str) -> MCPServer[Any]:
-    """Import the server. What importing it raises is the author's, and comes out as it is; to exit is Exited."""
+    """Import the server: the one of this attribute; without one, `server`, or the only one that there is. What
+    importing it raises is the author's, and comes out as it is; to exit is Exited.
+    """
     place, _, attribute = name.partition(":")
     sys.path.insert(0, "")
     try:
@@ -89,7 +104,9 @@ def load(name: str) -> MCPServer[Any]:
     found = getattr(module, attribute or "server", None)
     if isinstance(found, MCPServer):
         return found
-    servers = [key for key, value in vars(module).items() if isinstance(value, MCPServer)]
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, MCPServer)}
+    if not attribute and len({id(value) for value in servers.values()}) == 1:
+        return next(iter(servers.values()))
     hint = f"it has {', '.join(servers)}" if servers else "it has no MCPServer"
     raise NotFound(f"{place} has no server {attribute or 'server'!r}: {hint}")
 

@@ -22,7 +22,7 @@ from ..server import MCPServer
 from ..transports.turnstile import RequestLimits
 from ..transports.uvicorn import Stages, make_server, put_headers
 from .keys import KeySource, NoKeys
-from .loading import NotFound, load_keyed, unimported
+from .loading import NotFound, load_keyed, own_frames, unimported
 from .reloading import SIGNAL, hold_back, let_through
 
 log = logging.getLogger("turnwise.serve")
@@ -88,7 +88,7 @@ def serve_here(
         log.error("%s", error)
         return _excused(options, listening, str(error))
     except Exception as error:  # Whatever importing the author's module raises.
-        log.exception("%s cannot be imported", options.server)
+        log.error("%s cannot be imported", options.server, exc_info=(type(error), error, own_frames(error)))
         return _excused(options, listening, unimported(options.server, error))
     try:
         listening = listening or listen(options.host, options.port)
