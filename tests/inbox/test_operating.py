@@ -72,7 +72,7 @@ def test_the_log_says_who_came_who_was_refused_and_what_became_of_calls(tmp_path
         assert sign_in(inbox.line.url, ODD) == 403
         assert sign_in(inbox.line.url, ANN) == 303
         assert inbox.line.call("GET", "/items", token=ODD).status == 401
-        item = handed(inbox.line, run(begun(url)))
+        item = handed(inbox.line, run(begun(url)), caller="nightly")
         answer(inbox.line, item, title=accept(title="a secret leak"))
         item = inbox.line.follow(item["id"], lambda seen: "level" in seen["questions"])
         assert inbox.line.call("DELETE", f"/items/{item['id']}").status == 200
@@ -84,7 +84,7 @@ def test_the_log_says_who_came_who_was_refused_and_what_became_of_calls(tmp_path
     assert "from 127.0.0.1 with 401: no token, or a wrong one" in only(lines, "refused GET /api/v1/items")
     only(lines, "ann signed in")
     named = f"call {item['id']} (file at {url})"
-    only(lines, f"{named} was handed over by ann")
+    assert only(lines, f"{named} was handed over by ann").strip().endswith(" for nightly")
     only(lines, f"{named} was answered by ann (title: accept)")
     only(lines, f"{named} asks again: round 1")
     assert re.search(r"is failed after \d+ s: withdrawn by ann", only(lines, f"{named} is failed"))

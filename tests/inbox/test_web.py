@@ -25,7 +25,7 @@ from turnwise.inbox.desk import Inbox
 from turnwise.inbox.door import API_HEADERS, PAGE_HEADERS, Door
 from turnwise.inbox.halting import held, lapsed
 from turnwise.inbox.model import Earlier, Item
-from turnwise.inbox.questions import Asked, address_of, answered, asked
+from turnwise.inbox.questions import Asked, address_of, answered, asked, folder_address
 from turnwise.inbox.rendering import folded, moment, render, shown, spelt, templates
 from turnwise.inbox.sqlite import SQLiteInboxStore
 
@@ -1190,9 +1190,79 @@ def test_a_reply_for_a_model_and_folders_are_sent_as_their_kinds(visiting: Visit
         answer = (await one.inbox.get("one")).pending.answers["m"]
         assert answer == {"role": "assistant", "content": {"type": "text", "text": "Blue\n"}, "model": "me"}
         assert (await one.answer("two", **{"q0-roots": "http://x"})).status_code == 422
-        await one.answer("two", **{"q0-roots": "file:///a My project\r\n\r\nfile:///b"})
+        await one.answer("two", **{"q0-roots": "file:///a | My project\r\n\r\n/home/ann/My things"})
         answer = (await one.inbox.get("two")).pending.answers["r"]
-        assert answer == {"roots": [{"uri": "file:///a", "name": "My project"}, {"uri": "file:///b"}]}
+        assert answer["roots"] == [{"uri": "file:///a", "name": "My project"}, {"uri": "file:///home/ann/My%20things"}]
+
+    visiting(work)
+
+
+@pytest.mark.parametrize(
+    ("typed", "address"),
+    [
+        ("file:///home/ann/My Documents", "file:///home/ann/My%20Documents"),
+        ("file:///home/ann/My%20Documents", "file:///home/ann/My%20Documents"),
+        ("file://host/share", "file://host/share"),
+        ("file:///", "file:///"),
+        ("/", "file:///"),
+        ("/tmp/a#b", "file:///tmp/a%23b"),
+        ("C:\\Users\\Ann B", "file:///C:/Users/Ann%20B"),
+        ("file://", None),
+        ("http://x", None),
+        ("home/ann", None),
+    ],
+)
+def test_folders_are_taken_as_people_write_them(typed: str, address: str | None) -> None:
+    assert folder_address(typed) == address
+
+
+def test_what_nobody_chose_is_not_chosen_after_a_refused_send(visiting: Visiting) -> None:
+    fields = {"pick": {"type": "string", "enum": list("abcdefghij")}, "other": {"type": "string"}}
+
+    async def work(one: Visit) -> None:
+        await one.inbox.hand_over(pending(name=elicit("Which?", **fields)), caller="build")
+        await one.enter()
+        for _ in range(2):
+            reply = await one.answer(**{"q0-0": "", "q0-10": ""})
+            assert reply.status_code == 422
+            assert '<option value="">Choose</option>' in reply.text
+
+    visiting(work)
+
+
+def test_pages_say_that_the_store_is_away(visiting: Visiting, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(one: Visit) -> None:
+        await one.inbox.hand_over(pending(), caller="build")
+        await one.enter()
+        word = {"csrf": await one.word()}
+        with pytest.MonkeyPatch.context() as patch:
+
+            async def away(*facts: Any, **more: Any) -> Any:
+                raise CallerError("the store cannot be used") from OSError("no route to it")
+
+            for name in ("page", "get", "withdraw"):
+                patch.setattr(one.inbox, name, away)
+            for place in ("/", "/history", "/items/one"):
+                reply = await one.get(place)
+                assert (reply.status_code, "store cannot be used at the moment" in reply.text) == (503, True), place
+            patch.setattr(Door, "session", away)
+            assert (await one.get("/")).status_code == 503
+            assert (await one.post("/items/one/withdrawal", word)).status_code == 503
+        assert (await one.get("/")).status_code == 200
+
+    visiting(work)
+    assert "/history cannot be shown: the store cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize(("code", "words"), [(-32603, "refused it, with the code -32603"), (None, "not go on")])
+def test_what_a_server_says_of_a_failure_is_quoted(visiting: Visiting, code: int | None, words: str) -> None:
+    async def work(one: Visit) -> None:
+        item = await one.inbox.hand_over(pending(), caller="build")
+        await one.inbox.store.put(item.ended("failed", time.time(), error="Sign in again at evil.example", code=code))
+        await one.enter()
+        page = (await one.get("/items/one")).text
+        own, _, quoted = page.partition("It failed</h2>")[2].partition('<div class="quote">')
+        assert (words in own, "evil.example" in own, "evil.example" in quoted) == (True, False, True)
 
     visiting(work)
 

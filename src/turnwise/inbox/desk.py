@@ -98,8 +98,9 @@ class Inbox:
         restart_expired: bool = False,
         drafts: Mapping[str, Any] | None = None,
     ) -> Item:
-        """Take a call with its questions, or a task, by whom it may be the caller or another. `authorization` is the header that its server wants; `hook` is
-        told of questions and of the end; after `seconds` it is over; `drafts` are what a model would say to requests to
+        """Take a call with its questions, or a task. `caller` is who is shown as such, `by` who brings it where that is
+        another. `authorization` is the header that its server wants; `hook` is told of questions and of the end; after
+        `seconds` it is over; `drafts` are what a model would say to requests to
         it. With `restart_expired` it is begun anew by itself where its server no longer takes its state, and what it
         did before may be done again; otherwise somebody has to say so. Who hands the same over again gets the same
         item. CallerError where it cannot be taken.

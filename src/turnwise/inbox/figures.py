@@ -36,9 +36,9 @@ class Figures(Notes):
         self._away = Counter("put_off", "How often a call's server was away.", **where)
         self._hooks = Counter("hooks", "Hooks that were sent, by what came of it.", ("outcome",), **where)
 
-    def taken(self, item: Item) -> None:
+    def taken(self, item: Item, by: str) -> None:
         """Count it."""
-        super().taken(item)
+        super().taken(item, by)
         self._taken.inc()
 
     def answered(self, item: Item, answers: Mapping[str, Any], by: str) -> None:

@@ -82,6 +82,27 @@ def fill_every_kind(page: Page) -> None:
     page.get_by_label("Window").check()
 
 
+def test_an_offset_that_nobody_chose_follows_its_date_after_a_refused_send(office: Office, enter: Enter) -> None:
+    page = enter(f"/items/{office.hand_over('every_kind')}", timezone_id="Europe/Berlin")
+    zone, moment = page.get_by_label("Time zone of Moment"), page.get_by_label("Moment", exact=True)
+    for chosen, summer in ((False, "+02:00"), (True, "+05:30")):
+        moment.fill("2026-12-31T10:00")
+        if chosen:
+            zone.select_option("+05:30")
+        send(page)
+        expect(page.get_by_role("alert")).to_be_focused()
+        moment.fill("2026-07-01T18:15")
+        expect(zone).to_have_value(summer)
+
+
+def test_words_about_mistakes_go_with_them(office: Office, enter: Enter) -> None:
+    page = enter(f"/items/{office.hand_over('greet')}")
+    send(page)
+    expect(page.get_by_role("alert")).to_contain_text("One thing is not right yet")
+    page.get_by_label("Your answer").fill("Tom")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_every_kind_of_field_is_filled_in(office: Office, enter: Enter, shoot: Shoot) -> None:
     page = enter(f"/items/{office.hand_over('every_kind')}", timezone_id="Asia/Tokyo")
     expect(page.get_by_label("Time zone of Moment")).to_have_value("+09:00")
@@ -363,10 +384,10 @@ def test_a_draft_is_reviewed(office: Office, enter: Enter, shoot: Shoot) -> None
 
 def test_folders_are_named_and_a_call_is_ended(office: Office, enter: Enter) -> None:
     page = enter(f"/items/{office.hand_over('folders')}")
-    page.get_by_role("textbox", name="Folders").fill("/home/ann")
+    page.get_by_role("textbox", name="Folders").fill("home/ann")
     send(page, "Send folders")
-    expect(page.get_by_role("alert")).to_contain_text("must be addresses that begin with file://")
-    page.get_by_role("textbox", name="Folders").fill("file:///home/ann My home")
+    expect(page.get_by_role("alert")).to_contain_text("must be whole paths or file:// addresses")
+    page.get_by_role("textbox", name="Folders").fill("file:///home/ann | My home")
     send(page, "Send folders")
     assert result(page) == "file:///home/ann My home"
     page = enter(f"/items/{office.hand_over('folders')}")
