@@ -220,6 +220,8 @@ def _read(status: int, raw: bytes, has_token: bool) -> dict[str, Any]:
         body = decode(raw)
     if status not in (200, 201):
         told = body.get("detail") if isinstance(body, dict) else None
+        if isinstance(body, dict) and isinstance(errors := body.get("errors"), dict) and errors:
+            told = "; ".join([str(told), *(f"{place}: {why}" for place, why in errors.items())])
         if status == 401:
             told = _WRONG_TOKEN if has_token else _NO_TOKEN
         raise UnexpectedStatus(status, str(told or raw[:200].decode("utf-8", "replace")))

@@ -118,8 +118,10 @@ def test_how_waiting_ended_is_in_the_exit_code(tmp_path: Path, tokens: str) -> N
         item = handed(inbox.line, run(begun(url)))["id"]
         waits = turnwise(tmp_path, "wait", item, "--timeout", "0.5", **there)
         assert (waits.returncode, f"turnwise wait {item} --inbox {inbox.line.url}" in waits.stderr) == (5, True)
-        waits = turnwise(tmp_path, "call", url, "file", "kind=bug", "--timeout", "0.5", **there)
+        words = ["--timeout", "1.5", "--inbox", inbox.line.url, "--inbox-token-env", "THEIRS"]
+        waits = turnwise(tmp_path, "call", url, "file", "kind=bug", *words, THEIRS=ANN)
         assert (waits.returncode, "stays in the inbox" in waits.stderr) == (5, True)
+        assert waits.stderr.strip().endswith(f"--inbox {inbox.line.url} --inbox-token-env THEIRS")
         unknown = turnwise(tmp_path, "wait", "never-was", **there)
         assert (unknown.returncode, "knows no call never-was" in unknown.stderr) == (6, True)
         refused = turnwise(tmp_path, "wait", item, **{**there, "TURNWISE_INBOX_TOKEN": ODD})
@@ -172,11 +174,13 @@ def test_items_are_listed_shown_and_withdrawn(tmp_path: Path, tokens: str) -> No
         assert re.search(r"asked +20[0-9-]+T[0-9:.]+Z\n", shown)
         assert json.loads(turnwise(tmp_path, "items", "show", ids[0], "--json", **there).stdout)["id"] == ids[0]
         ended = turnwise(tmp_path, "items", "withdraw", ids[0], **there)
-        assert (ended.returncode, ended.stdout) == (0, f"{ids[0]} is failed: withdrawn by ann\n")
+        assert (ended.returncode, ended.stdout) == (0, f"{ids[0]} is withdrawn by ann\n")
         ended = turnwise(tmp_path, "items", "withdraw", ids[0], **there)
         assert (ended.returncode, "it is over" in ended.stderr) == (1, True)
         lines = turnwise(tmp_path, "items", "list", "--json", "--status", "failed", **there).stdout.splitlines()
         assert [json.loads(line)["id"] for line in lines] == ids[:1]
+        odd = turnwise(tmp_path, "items", "list", "--status", "nonsense", **there)
+        assert (odd.returncode, "query.status" in odd.stderr, "'waiting'" in odd.stderr) == (1, True, True)
         assert turnwise(tmp_path, "items", "show", "never-was", **there).returncode == 6
         assert turnwise(tmp_path, "items", "list", **known(inbox.line, ODD)).returncode == 7
     assert turnwise(tmp_path, "items", "list", "--inbox", NOWHERE).returncode == 3

@@ -69,6 +69,8 @@ class HandingOver(NamedTuple):
     authorization: str | None
     terms: Mapping[str, Any]
     leaves: bool = False
+    again: str = ""
+    """The options that say the same another time."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -90,12 +92,12 @@ class HandingOver(NamedTuple):
             typer.echo(as_json({"item": item.id, "url": item.url}) if is_json else legible(f"{item.id} {item.url}"))
             return None
         note(f"It waits for answers at {legible(item.url)}", "dim")
-        return await ended(client, item.id, seconds, self.url)
+        return await ended(client, item.id, seconds, self.again)
 
     def _keep(self, error: HandOverFailed) -> NoReturn:
         """Put a call into a file that the inbox has not taken, and end: its server was asked, and it is not lost."""
         path = _written(error.call)
-        command = f"turnwise hand-over {shlex.quote(str(path))} --inbox {shlex.quote(self.url)}"
+        command = f"turnwise hand-over {shlex.quote(str(path))} {self.again}"
         fail(
             f"{error}\nThe call is in {path}, with what its server remembers of it. Later:\n  {command}", code_of(error)
         )
@@ -113,8 +115,13 @@ def handing_over(
                 f"--inbox, or to {INBOX} and a server at a URL"
             )
         return None
-    token = token_in(token_env)
-    return HandingOver(url, token, variable("--inbox-authorization-env", authorization_env), given, leaves)
+    token, way = token_in(token_env), variable("--inbox-authorization-env", authorization_env)
+    return HandingOver(url, token, way, given, leaves, options_of(url, token_env))
+
+
+def options_of(url: str, token_env: str | None) -> str:
+    """The options that lead to an inbox once more."""
+    return f"--inbox {shlex.quote(url)}" + (f" --inbox-token-env {shlex.quote(token_env)}" if token_env else "")
 
 
 def inbox_at(url: str | None) -> str:
@@ -138,14 +145,14 @@ def variable(option: str, name: str | None) -> str | None:
     return text
 
 
-async def ended(client: Client, item: str, seconds: float | None, url: str) -> Any:
+async def ended(client: Client, item: str, seconds: float | None, options: str) -> Any:
     """The result of a call in an inbox; where there is none, the command ends with a code that says why."""
-    again = f"turnwise wait {shlex.quote(item)} --inbox {shlex.quote(url)}"
+    again = f"turnwise wait {shlex.quote(item)} {options}"
     try:
         return await client.wait_for(item, deadline=seconds)
     except UnknownPending:
         fail(
-            f"the inbox at {url} knows no call {item}: it never came there, or ended so long ago that it was forgotten",
+            f"the inbox knows no call {item}: it never came there, or ended so long ago that it was forgotten",
             UNKNOWN_ITEM,
         )
     except DeadlineExceeded:

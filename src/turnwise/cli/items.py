@@ -29,6 +29,7 @@ from .handing import (
     code_of,
     ended,
     inbox_at,
+    options_of,
     positive,
     token_in,
     variable,
@@ -68,7 +69,7 @@ def wait(
     url = inbox_at(inbox)
     way = variable("--inbox-authorization-env", inbox_authorization_env)
     client = made_client(url, None, "auto", inbox=url, inbox_token=token_in(inbox_token_env), inbox_authorization=way)
-    end_with(run_client(ended(client, item, timeout, url)), is_json)
+    end_with(run_client(ended(client, item, timeout, options_of(url, inbox_token_env))), is_json)
 
 
 def hand_over(  # noqa: PLR0913, PLR0917 - a command's options
@@ -174,7 +175,7 @@ def _told(name: str, value: Any) -> str:
 def withdraw(item: ItemId, inbox: InboxURL = None, inbox_token_env: TokenEnv = None) -> None:
     """End a call without a result. The server of a task is asked to stop it."""
     seen = _asked(_line(inbox, inbox_token_env), "DELETE", f"/items/{quote(item, safe='')}", item)
-    typer.echo(legible(f"{seen['id']} is {seen['status']}: {seen['error']}"))
+    typer.echo(legible(f"{seen['id']} is {seen['error']}"))
 
 
 def _line(inbox: str | None, token_env: str | None) -> InboxLine:

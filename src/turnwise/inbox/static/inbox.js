@@ -345,6 +345,7 @@ async function look(address = location.href) {
         trust();
         if (state?.dataset.away === SIGNED_OUT) hasLeft = false;
         if (before === lapses) { say(""); settle(); }
+        if (refusals) { refusals = 0; if (events?.readyState === EventSource.CLOSED) listen(); }
       }
       else if (reply.status === 401) shutOut();
       else if (UNREACHED.includes(reply.status)) doubt();
@@ -361,11 +362,12 @@ async function look(address = location.href) {
 // minute then, and as soon as they are seen. Without locks, as over plain http, every tab that can be seen has its own stream.
 
 const MINUTE = 60000;
-let events = null, heard = 0, soon = null, air = null, turn = null;
+let events = null, heard = 0, soon = null, air = null, turn = null, refusals = 0;
 
 function hear({ kind, ids = "" }) {
   if (["alive", "beat", "change"].includes(kind)) trust();
   if (kind === "lost") doubt();
+  if (kind === "in" && state?.dataset.away) look(); // Another tab has opened a page: the reader may have signed in there.
   if (kind === "left") { forget(KEPT); hasLeft = true; }
   if (kind === "look" || kind === "change") changed(ids);
   if (kind === "beat" && state?.dataset.away === AWAY) look();
@@ -390,8 +392,10 @@ function listen() {
   on("beat", "beat");
   on("change", "change");
   stream.addEventListener("error", () => {
-    if (stream.readyState !== EventSource.CLOSED) pass("lost");
-    else setTimeout(() => { if (events === stream) { pass("look"); listen(); } }, PATIENCE);
+    if (stream.readyState !== EventSource.CLOSED) { pass("lost"); return; }
+    const pause = Math.min(PATIENCE * 2 ** refusals, MINUTE); // Who is signed out does not ask every other moment all night.
+    refusals += 1;
+    setTimeout(() => { if (events === stream) { pass("look"); listen(); } }, pause);
   });
 }
 
@@ -436,6 +440,7 @@ function changed(ids) {
 function join() {
   air = new BroadcastChannel(`turnwise ${root.dataset.events}`);
   air.addEventListener("message", (event) => { heard = Date.now(); hear(event.data); });
+  air.postMessage({ kind: "in" });
   if (!document.hidden) compete();
   setTimeout(() => { if (!events) look(); }, 300); // What happened since the page was drawn; a stream says that by itself.
 }
