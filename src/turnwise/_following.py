@@ -142,11 +142,12 @@ async def follow(
         return await _followed(talks, task, max_rounds, on_status, first)
     except (asyncio.CancelledError, KeyboardInterrupt):  # The latter by a callback that asks at a terminal.
         stopping = asyncio.ensure_future(talks.ask("tasks/cancel", wire.named(task.id)))
-        try:
-            async with asyncio.timeout(CANCEL_SECONDS):
-                await asyncio.shield(stopping)
-        except (PeerError, TimeoutError) as error:
+        await asyncio.wait([stopping], timeout=CANCEL_SECONDS)
+        error = stopping.exception() if stopping.done() else TimeoutError(f"no reply within {CANCEL_SECONDS:g} s")
+        if isinstance(error, PeerError | TimeoutError):
             log.warning("task %s may go on: its server did not hear that it is no longer wanted: %s", task.id, error)
+        elif error is not None:
+            raise error from None
         raise
 
 

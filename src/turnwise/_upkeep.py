@@ -11,22 +11,19 @@ STEADY_SECONDS = 15.0
 
 
 class Upkeep:
-    """One piece of such work. `fault` is what is the matter while it fails, in words for a log and for who asks."""
+    """One piece of such work. `words` say what is the matter while it fails, in a log and to who asks."""
 
-    def __init__(self, fault: str, log: logging.Logger) -> None:
-        self._fault = fault
+    def __init__(self, words: str, log: logging.Logger) -> None:
+        self._words = words
         self._log = log
         self._pause = FIRST_PAUSE
-        self.is_failing = False
-
-    @property
-    def fault(self) -> str | None:
+        self.fault: str | None = None
         """What is the matter; None where the work goes on."""
-        return self._fault if self.is_failing else None
 
-    async def keep(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def keep(self, work: Callable[[], Awaitable[object]]) -> None:
         """Work until cancelled, whatever befalls the work: what it needs may only be away for a while."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        self.fault, self._pause = None, FIRST_PAUSE
         while True:
             steady = loop.call_later(STEADY_SECONDS, self._go_well)
             error: BaseException | None = None
@@ -40,14 +37,14 @@ class Upkeep:
                 if isinstance(error, asyncio.CancelledError):
                     raise error
                 if error is not None:
-                    self._log.error("it did not end well: %s", self._fault, exc_info=error)
+                    self._log.error("it did not end well: %s", self._words, exc_info=error)
                 return
-            self.is_failing = True
-            self._log.error("%s; it is begun again in %g s: %r", self._fault, self._pause, error, exc_info=error)
+            self.fault = self._words
+            self._log.error("%s; it is begun again in %g s: %r", self.fault, self._pause, error, exc_info=error)
             await asyncio.sleep(self._pause)
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def _go_well(self) -> None:
-        if self.is_failing:
-            self._log.info("no longer so, it goes on: %s", self._fault)
-        self.is_failing, self._pause = False, FIRST_PAUSE
+        if self.fault is not None:
+            self._log.info("no longer so, it goes on: %s", self.fault)
+        self.fault, self._pause = None, FIRST_PAUSE

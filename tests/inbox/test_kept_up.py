@@ -227,6 +227,24 @@ def test_work_that_waited_for_something_cancelled_is_begun_again(monkeypatch: py
     run(work())
 
 
+def test_work_that_was_failing_when_it_was_ended_begins_as_if_it_had_not() -> None:
+    async def work() -> None:
+        upkeep = Upkeep("it is away", logging.getLogger("turnwise.inbox"))
+
+        async def failing() -> None:
+            raise ZeroDivisionError
+
+        first = asyncio.create_task(upkeep.keep(failing))
+        await so(lambda: upkeep.fault)
+        await claiming.end([first])
+        second = asyncio.create_task(upkeep.keep(asyncio.Event().wait))
+        await asyncio.sleep(0)
+        assert upkeep.fault is None
+        await claiming.end([second])
+
+    run(work())
+
+
 def test_work_that_fails_over_its_end_is_not_begun_again(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         begun = 0

@@ -464,7 +464,7 @@ def test_who_interrupts_a_question_stops_the_task() -> None:
                 methods.extend(tap.methods)
 
     with pytest.raises(KeyboardInterrupt):
-        run(work())
+        asyncio.run(work())  # In its main task, where a person's Ctrl-C comes.
     assert methods[-1] == "tasks/cancel"
 
 
@@ -473,15 +473,19 @@ def test_a_server_that_does_not_hear_of_it_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr("turnwise._following.CANCEL_SECONDS", 0.05)
 
+    followed = asyncio.Event()
+
     async def deaf(method: str, params: Json) -> Json:
         if method == "tasks/cancel":
             await asyncio.sleep(60)
+        if method == "tasks/get":
+            followed.set()
         return working() if method == "tools/call" else {**working(), "resultType": "complete"}
 
     async def work() -> None:
         async with Client(Peer(deaf), mode="2026-07-28") as client:
             waiting = asyncio.create_task(client.call_tool("t"))
-            await asyncio.sleep(0.05)
+            await followed.wait()
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting

@@ -1,5 +1,5 @@
 """The commands, and what they have in common. Exit codes: 0 done, 1 not found or refused, 2 wrong usage, 3 cannot
-serve or reach, 4 a question that nobody answers; of a call in an inbox 5 it still waits, 6 unknown, 7 a wrong token,
+serve or reach, 4 a question that nobody answers, 5 the time is over; of a call in an inbox 6 unknown, 7 a wrong token,
 8 ended without a result.
 """
 

@@ -6,8 +6,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, redirect_stdout
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, get_args
 
@@ -104,8 +104,7 @@ def call(  # noqa: PLR0913, PLR0917 - a command's options
         raise typer.BadParameter(
             "an inbox carries on calls of servers at a URL alone: start this one with `turnwise serve`, and call that"
         )
-    is_attended = sys.stdin.isatty() and str(answers) != STDIN
-    given = Answers(answers_in(answers), root or (), is_attended=is_attended)
+    given = attending(answers, root)
     client = made_client(
         target,
         header,
@@ -157,19 +156,16 @@ async def _called(  # noqa: PLR0913 - what the command was told
     *,
     is_json: bool,
 ) -> Any:
-    began = time.monotonic()
-    async with AsyncExitStack() as stack:
-        try:
-            async with asyncio.timeout(seconds):
-                await stack.enter_async_context(client)
-                tools = {found.name: found async for found in client.iter_tools()}
-        except TimeoutError:
-            fail(f"the server has not answered within {seconds:g} s", UNREACHABLE)
+    tools: dict[str, Any] = {}
+
+    async def look() -> None:
+        tools.update({found.name: found async for found in client.iter_tools()})
+
+    async with reached(client, seconds, look) as left:
         if tool not in tools:
             near = ", ".join(sorted(tools)) or "none"
             fail(f"there is no tool {tool!r}; there are: {near}")
         arguments = parsed(words, tools[tool].input_schema)
-        left = None if seconds is None else max(0.001, seconds - (time.monotonic() - began))
         if handing is not None:
             return await handing.called(client, tool, arguments, seconds, is_json=is_json)
         meter = Meter(tool)
@@ -180,6 +176,25 @@ async def _called(  # noqa: PLR0913 - what the command was told
             fail(f"{tool} was not finished within {seconds:g} s", STILL_THERE)
         finally:
             meter.stop()
+
+
+@asynccontextmanager
+async def reached(
+    client: Client, seconds: float | None, look: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[float | None]:
+    """A client that has reached its server, and looked at what it is to know first; how much is left of the seconds.
+    The command ends where they are over before.
+    """
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(seconds):
+                await stack.enter_async_context(client)
+                if look is not None:
+                    await look()
+        except TimeoutError:
+            fail(f"the server has not answered within {seconds:g} s", UNREACHABLE)
+        yield None if seconds is None else max(0.001, seconds - (time.monotonic() - began))
 
 
 def list_offers(
@@ -291,8 +306,12 @@ def _json(name: str, text: str) -> Any:
         raise typer.BadParameter(f"{name}: not JSON: {text!r}") from None
 
 
-def answers_in(path: Path | None) -> dict[str, Any]:
-    """The answers in a file, or in a pipe; none where there is no file."""
+def attending(path: Path | None, roots: Sequence[Path] | None) -> Answers:
+    """Who answers: a file or a pipe, and then who is at the terminal."""
+    return Answers(_answers(path), roots or (), is_attended=sys.stdin.isatty() and str(path) != STDIN)
+
+
+def _answers(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:

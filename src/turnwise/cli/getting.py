@@ -1,9 +1,6 @@
 """`turnwise prompt` and `turnwise read`: prompts and resources, which may ask as tools do."""
 
-import asyncio
-import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +9,8 @@ import typer
 from ..client import Client
 from ..dialects.asking import wire_dict
 from ..errors import DeadlineExceeded
-from .answering import Answers, said
+from .answering import said
 from .calling import (
-    STDIN,
     AnswersFile,
     AsJSON,
     Headers,
@@ -23,14 +19,15 @@ from .calling import (
     Timeout,
     Trace,
     Version,
-    answers_in,
     aside,
+    attending,
     callbacks,
     made_client,
     parsed,
+    reached,
     run_client,
 )
-from .handing import STILL_THERE, UNREACHABLE
+from .handing import STILL_THERE
 from .showing import as_json, fail, legible
 from .tracing import trace
 
@@ -50,7 +47,7 @@ def prompt(  # noqa: PLR0913, PLR0917 - a command's options
     """Get a prompt, and answer what it asks at the terminal or from a file."""
     words = {key: str(value) for key, value in parsed(arguments or (), {}).items()}
     client = _client(target, answers, root, header, mode, traced=traced)
-    found = _got(client, timeout, lambda: client.get_prompt(name, words, deadline=timeout), is_json=is_json)
+    found = _got(client, timeout, lambda left: client.get_prompt(name, words, deadline=left), is_json=is_json)
     if is_json:
         typer.echo(as_json(wire_dict(found)))
         return
@@ -71,7 +68,7 @@ def read(  # noqa: PLR0913, PLR0917 - a command's options
 ) -> None:
     """Read a resource, and answer what it asks at the terminal or from a file."""
     client = _client(target, answers, root, header, mode, traced=traced)
-    found = _got(client, timeout, lambda: client.read_resource(uri, deadline=timeout), is_json=is_json)
+    found = _got(client, timeout, lambda left: client.read_resource(uri, deadline=left), is_json=is_json)
     if is_json:
         typer.echo(as_json(wire_dict(found)))
         return
@@ -83,25 +80,18 @@ def read(  # noqa: PLR0913, PLR0917 - a command's options
 def _client(
     target: str, answers: Path | None, root: list[Path] | None, header: list[str] | None, mode: str, *, traced: bool
 ) -> Client:
-    is_attended = sys.stdin.isatty() and str(answers) != STDIN
-    given = Answers(answers_in(answers), root or (), is_attended=is_attended)
-    client = made_client(target, header, mode, answer_order="one-by-one", **callbacks(given))
+    client = made_client(target, header, mode, answer_order="one-by-one", **callbacks(attending(answers, root)))
     if traced:
         trace(client)
     return client
 
 
-def _got(client: Client, seconds: float | None, get: Callable[[], Awaitable[Any]], *, is_json: bool) -> Any:
+def _got(client: Client, seconds: float | None, get: Callable[[float | None], Awaitable[Any]], *, is_json: bool) -> Any:
     async def work() -> Any:
-        async with AsyncExitStack() as stack:
+        async with reached(client, seconds) as left:
             try:
-                async with asyncio.timeout(seconds):
-                    await stack.enter_async_context(client)
-            except TimeoutError:
-                fail(f"the server has not answered within {seconds:g} s", UNREACHABLE)
-            try:
-                return await get()
-            except DeadlineExceeded as error:
-                fail(str(error), STILL_THERE)
+                return await get(left)
+            except DeadlineExceeded:
+                fail(f"it was not finished within {seconds:g} s", STILL_THERE)
 
     return run_client(aside(work()), is_json=is_json)

@@ -25,7 +25,7 @@ def read_line(prompt: str) -> str:
 def _typed(prompt: str) -> str:
     known = signal.signal(signal.SIGINT, signal.default_int_handler)  # The loop's own way would wait for the line.
     try:
-        if any(task.cancelling() for task in asyncio.all_tasks()):
+        if (task := asyncio.current_task()) is not None and task.cancelling():
             raise KeyboardInterrupt  # It came before the prompt, and the loop has not got round to it yet.
         return _edited(prompt) if _editor() is not None else _plain(prompt)
     except (KeyboardInterrupt, EOFError):
